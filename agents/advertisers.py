@@ -2,7 +2,7 @@
 
 import numpy as np
 
-LEAST_HAZARD = np.sqrt(2.0 / np.pi)  # of the standard normal at 0: tails begin above the median
+MIN_HAZARD = np.sqrt(2.0 / np.pi)  # of the standard normal at 0: tails begin above the median
 
 
 def log_normal_bids(
@@ -29,7 +29,7 @@ def with_tail(z: np.ndarray, sigma: float, tail: float | None) -> np.ndarray:
     The hazard of ln x rises in a log-normal law, h(z) / sigma with h that of the standard normal. From the z
     on where it reaches `tail` it stays: P(x > t) falls as t^-tail. Density and hazard are continuous, the
     order of the z stays as it is, and below that point nothing changes; so the median does not, if
-    tail * sigma >= LEAST_HAZARD. None: z itself.
+    tail * sigma >= MIN_HAZARD. None: z itself.
     """
     if tail is None:
         return z
@@ -39,7 +39,7 @@ def with_tail(z: np.ndarray, sigma: float, tail: float | None) -> np.ndarray:
     def log_hazard(x: float) -> float:
         return float(-0.5 * x * x - 0.5 * np.log(2.0 * np.pi) - log_ndtr(-x))
 
-    if tail * sigma < LEAST_HAZARD:
+    if tail * sigma < MIN_HAZARD:
         raise ValueError(f"a tail of {tail:g} would begin below the median of a sigma of {sigma:g}")
     # h(x) > x, so the point lies below tail * sigma.
     start = brentq(lambda x: log_hazard(x) - np.log(tail * sigma), -1e-9, tail * sigma, xtol=1e-14)

@@ -14,13 +14,13 @@ import click
 
 from cascade_sim.foundation.errors import Notice, UserError, lacks_memory, shortened, unknown_name
 from cascade_sim.foundation.loading import keep_memory, leave_quickly, loading
-from cascade_sim.foundation.signals import STOPPED, Terminated, heed, stoppable
+from cascade_sim.foundation.signals import STOPPED, Terminated, check_interrupt, stoppable
 from cascade_sim.foundation.terminal import echo, shown
 from cascade_sim.version import __version__
 
 # Room -> command -> the line that --help shows without importing it. What stands under Checks as check-model
 # is the attribute `command` of cascade_sim/commands/checks/check_model.py.
-ROOMS = {
+COMMAND_GROUPS = {
     "Studies": {
         "run": "Run a study: simulate, train, compare the arms, write the report.",
         "init": "Lay down a scenario, a model, a bidder, users and a revenue test to start from.",
@@ -67,7 +67,7 @@ ROOMS = {
 }
 COMMANDS = {
     name: (f"cascade_sim.commands.{room.lower()}.{name.replace('-', '_')}", text)
-    for room, lines in ROOMS.items()
+    for room, lines in COMMAND_GROUPS.items()
     for name, text in lines.items()
 }
 
@@ -100,7 +100,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, COMMANDS))  # of all rooms: one column of texts
-        for room, lines in ROOMS.items():
+        for room, lines in COMMAND_GROUPS.items():
             with formatter.section(room):
                 formatter.write_dl([(f"{name:{width}}", text) for name, text in lines.items()])
 
@@ -147,10 +147,10 @@ def _answered(argv: Sequence[str] | None) -> int:
         except click.Abort:  # of an interrupt
             raise
         except (UserError, click.ClickException):
-            heed()
+            check_interrupt()
             raise
         except Exception as error:
-            heed()  # what breaks while a second Ctrl-C cuts through the cleaning up is no defect
+            check_interrupt()  # what breaks while a second Ctrl-C cuts through the cleaning up is no defect
             if lacks_memory(error):
                 raise MemoryError(error) from error
             raise

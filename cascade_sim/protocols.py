@@ -145,17 +145,17 @@ class Availability(Protocol):
     >>> import numpy as np
     >>> class EvenAdsAtNight:
     ...     share = 0.5
-    ...     def are_there(self, ads, times):
+    ...     def is_available(self, ads, times):
     ...         return (ads >= 0) & ((ads % 2 == 0) == (times < 6 * 3600.0))
     >>> isinstance(EvenAdsAtNight(), Availability)
     True
-    >>> EvenAdsAtNight().are_there(np.array([[0, 1, -1]]), np.array([[3600.0]])).tolist()
+    >>> EvenAdsAtNight().is_available(np.array([[0, 1, -1]]), np.array([[3600.0]])).tolist()
     [[True, False, False]]
     """
 
     share: float
 
-    def are_there(self, ads: NDArray[Any], times: Floats, /) -> Bools:
+    def is_available(self, ads: NDArray[Any], times: Floats, /) -> Bools:
         """Return whether ads exist at these times; the arguments are broadcast.
 
         Args:

@@ -40,12 +40,12 @@ def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 def commands() -> str:
     """Every command's own help, in the order of `--help`."""
-    from cascade_sim.cli import COMMANDS, ROOMS, cli
+    from cascade_sim.cli import COMMAND_GROUPS, COMMANDS, cli
 
     def parts() -> Iterator[str]:
         settings = {**cli.context_settings, "terminal_width": WIDTH}
         top = click.Context(cli, info_name="python -m cascade_sim", **settings)
-        for room, lines in ROOMS.items():
+        for room, lines in COMMAND_GROUPS.items():
             yield table((room.lower(), "what it does"), [(f"[{n}](#{n})", cell(t)) for n, t in lines.items()])
         for name in COMMANDS:
             command = cli.get_command(top, name)

@@ -10,7 +10,7 @@ allows for. Delays are taken to be alike for all users and ads.
 import numpy as np
 
 STEPS = 64  # of the estimated share, at quantiles of the delays seen
-LEAST_OLD = 20  # conversions of clicks older than the window, on which the estimate stands
+MIN_OLD = 20  # conversions of clicks older than the window, on which the estimate stands
 
 
 def share_seen(delay: np.ndarray, age: np.ndarray, window: float) -> tuple[np.ndarray, np.ndarray]:
@@ -23,9 +23,9 @@ def share_seen(delay: np.ndarray, age: np.ndarray, window: float) -> tuple[np.nd
     counts = delay <= window
     delay, age = np.asarray(delay, np.float64)[counts], np.asarray(age, np.float64)[counts]
     n_old = int((age >= window).sum())
-    if n_old < LEAST_OLD:
+    if n_old < MIN_OLD:
         raise ValueError(
-            f"only {n_old} conversions are of clicks older than the window of {window:g} s, and {LEAST_OLD} "
+            f"only {n_old} conversions are of clicks older than the window of {window:g} s, and {MIN_OLD} "
             "are needed to tell how late conversions come"
         )
     inner = np.quantile(delay, np.arange(1, STEPS) / STEPS)

@@ -23,7 +23,7 @@ from cascade_sim.models.calibrators.request import RequestMap, moved
 from cascade_sim.models.examination import slot_log_odds
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.nets.ids import id_tables, with_tables
-from cascade_sim.models.objectives import Dumped, Objective
+from cascade_sim.models.objectives import LoggedScores, Objective
 from cascade_sim.models.slot_effects import SlotEffects
 from cascade_sim.models.training import (
     Impressions,
@@ -229,7 +229,7 @@ class _BatchLoss:
     def of_samples_of_pages(self, picked: torch.Tensor) -> torch.Tensor:
         return self.of_samples(torch.from_numpy(self.pages.rows(picked.numpy())[0]))
 
-    def _dump(self, rows: np.ndarray, lists: np.ndarray) -> Dumped:
+    def _dump(self, rows: np.ndarray, lists: np.ndarray) -> LoggedScores:
         """Page k is that of sample k: the deployed log-odds of a click in each slot, and the clicks.
 
         Pages that no ranker scored are empty: their samples count by the log loss alone.
@@ -239,9 +239,9 @@ class _BatchLoss:
         scored = torch.from_numpy(rows[is_scored]).to(self.device)
         slot = slot_log_odds(self.columns["dumped"][scored], self._examination(scored).detach())
         request = torch.arange(len(lists) - 1, device=self.device)
-        return Dumped(slot, self.columns["click"][scored], kept, request)
+        return LoggedScores(slot, self.columns["click"][scored], kept, request)
 
-    def _loss(self, rows: torch.Tensor, lists: np.ndarray, dumped: Dumped | None) -> torch.Tensor:
+    def _loss(self, rows: torch.Tensor, lists: np.ndarray, dumped: LoggedScores | None) -> torch.Tensor:
         at, rows = rows.numpy(), rows.to(self.device)
         users, context, ads = (self.columns[name][rows] for name in ("users", "context", "ads"))
         given = outputs(self.model, self.tables, users, context, ads).float()

@@ -54,12 +54,12 @@ def order_of_chunks(logit: torch.Tensor, sample: Mapping[str, torch.Tensor]) -> 
 def between_chunks(score: torch.Tensor, chunk: torch.Tensor) -> torch.Tensor:
     """losses.chunked_ranknet per ordered pair of all lists, 0 if there is none.  [L, m], [L, m] -> ()"""
     label = chunk.long()
-    sizes = label.new_zeros((len(label), MOST_CHUNKS)).scatter_add_(1, label, torch.ones_like(label))
+    sizes = label.new_zeros((len(label), MAX_CHUNKS)).scatter_add_(1, label, torch.ones_like(label))
     n_ordered = (label.numel() * label.shape[1] - sizes.square().sum()) // 2  # pairs less those of one chunk
     return losses.chunked_ranknet(score, chunk, reduction="sum") / n_ordered.clamp_min(1)
 
 
-MOST_CHUNKS = 128  # their numbers are int8
+MAX_CHUNKS = 128  # their numbers are int8
 
 
 RECIPES: dict[str, Recipe] = {

@@ -16,7 +16,7 @@ from torch.nn.functional import embedding
 
 from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import FeatureView
-from cascade_sim.models.nets.ids import IdTables, Past, id_tables, mean_rows, table_rows
+from cascade_sim.models.nets.ids import ClickHistory, IdTables, id_tables, mean_rows, table_rows
 from cascade_sim.models.recipes import recipe_named
 
 
@@ -364,4 +364,6 @@ class Tables:
         return *ids.join(request, features, (users, ads), self.advertiser, past), pair
 
     def _past(self, users):
-        return Past(*(table.index_select(0, users) for table in (self.past, self.history, self.share)))
+        return ClickHistory(
+            *(table.index_select(0, users) for table in (self.past, self.history, self.share))
+        )

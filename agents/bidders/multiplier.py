@@ -6,7 +6,7 @@ from cascade_sim.agents.bidding import Feedback, Moment, Portfolio, number, one_
 from cascade_sim.agents.day_plan import DayBidder
 
 EARLY = 0.05  # traffic share before which a day's spend is too little to project from
-LARGEST_RATIO = 10.0  # projections are trusted within this factor
+MAX_RATIO = 10.0  # projections are trusted within this factor
 FIRST_ELASTICITY = 2.0
 ELASTICITIES = (1.0, 10.0)
 TELLING = 0.05  # least change of ln lambda from one day to the next that an elasticity is read from
@@ -54,7 +54,7 @@ class Multiplier(DayBidder):
         update = self.advance(feedback, moment)
         self.log_sum = self.log_sum + np.where(update.live, self.log_lambda * update.traffic, 0.0)
         lasted = np.maximum(np.minimum(self.dry_at, float(self.traffic)), 1e-9)
-        projected = np.log(np.clip(self.spent / lasted, 1.0 / LARGEST_RATIO, LARGEST_RATIO))
+        projected = np.log(np.clip(self.spent / lasted, 1.0 / MAX_RATIO, MAX_RATIO))
         if self.every == "update" and float(self.traffic) >= EARLY:
             self._move(projected, update.traffic)
         if update.ended:

@@ -23,7 +23,7 @@ import numpy as np
 from cascade_sim.analysis.statistics.estimates import estimate
 
 STILL_GAINS = 0.06
-LEAST_GROUPS = 8
+MIN_GROUPS = 8
 AROUND = 0.1001  # of the steps, on either side of a quarter's end, are its points
 
 
@@ -41,7 +41,7 @@ def descent(steps: Sequence[int], by_group: Sequence[Sequence[float]]) -> dict[s
     """
     losses = np.asarray(by_group, np.float64)
     nothing: dict[str, float | None] = {"value": None, "low": None, "high": None}
-    if len(steps) < 5 or losses.shape[1] < LEAST_GROUPS or not np.isfinite(losses).all():
+    if len(steps) < 5 or losses.shape[1] < MIN_GROUPS or not np.isfinite(losses).all():
         return nothing
     whole = float((losses[0] - losses[-1]).mean())
     if not whole > 0:

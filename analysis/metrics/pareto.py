@@ -82,7 +82,7 @@ def gap(metrics: Mapping[str, Any], arm: str, other: str, measure: str) -> Estim
     return Estimate(turned(reverse.value), turned(reverse.high), turned(reverse.low), reverse.sd)
 
 
-def surely_beats(metrics: Mapping[str, Any], point: Point, other: Point) -> bool:
+def significantly_dominates(metrics: Mapping[str, Any], point: Point, other: Point) -> bool:
     """A strict win beyond noise: the paired 95 % intervals of both differences lie on the better side."""
     order, scale = (gap(metrics, point.arm, other.arm, measure) for measure in (ORDER, SCALE))
     return order.is_above_zero and scale.is_below_zero
@@ -95,7 +95,7 @@ def on_frontier(points: Sequence[Point]) -> list[Point]:
 
 def surely_beaten(metrics: Mapping[str, Any], points: Sequence[Point]) -> list[Point]:
     """The points that some other beats beyond noise: they are off the frontier for good."""
-    return [p for p in points if any(surely_beats(metrics, other, p) for other in points)]
+    return [p for p in points if any(significantly_dominates(metrics, other, p) for other in points)]
 
 
 def best_of(metrics: Mapping[str, Any], own: Sequence[Point]) -> Point:
@@ -109,7 +109,7 @@ def best_of(metrics: Mapping[str, Any], own: Sequence[Point]) -> Point:
 
 
 @dataclass(frozen=True)
-class Games:
+class PairwiseWins:
     """Games of one family against others: `won` and `lost` by the values, `sure_…` beyond noise."""
 
     games: int = 0
@@ -124,19 +124,19 @@ class Games:
         """Games that neither wins: one orders better, the other is better in scale."""
         return self.games - self.won - self.lost
 
-    def __add__(self, other: Games) -> Games:
-        return Games(
+    def __add__(self, other: PairwiseWins) -> PairwiseWins:
+        return PairwiseWins(
             self.games + other.games, self.won + other.won, self.lost + other.lost,
             self.pairs + other.pairs, self.sure_won + other.sure_won, self.sure_lost + other.sure_lost,
         )  # fmt: skip
 
 
-def games_of(metrics: Mapping[str, Any]) -> dict[str, dict[str, Games]]:
+def games_of(metrics: Mapping[str, Any]) -> dict[str, dict[str, PairwiseWins]]:
     """{family: {rival: Games}}: every point of the one against every point of the other, in each world."""
     by_family = families(sweep_points(metrics))
     worlds = int((metrics.get("seeds") or {}).get("n") or 1)
     wins = _sweep(metrics).get("wins") or {}
-    table: dict[str, dict[str, Games]] = {}
+    table: dict[str, dict[str, PairwiseWins]] = {}
     for family, own in by_family.items():
         for rival, theirs in by_family.items():
             if rival == family:
@@ -144,7 +144,9 @@ def games_of(metrics: Mapping[str, Any]) -> dict[str, dict[str, Games]]:
             pairs = [(a, b) for a in own for b in theirs]
             counted = (wins.get(family) or {}).get(rival) or {}  # one world's, or the mean over worlds
             games, won, lost = (round(worlds * counted.get(key, 0)) for key in ("games", "won", "lost"))
-            sure_won = sum(surely_beats(metrics, a, b) for a, b in pairs)
-            sure_lost = sum(surely_beats(metrics, b, a) for a, b in pairs)
-            table.setdefault(family, {})[rival] = Games(games, won, lost, len(pairs), sure_won, sure_lost)
+            sure_won = sum(significantly_dominates(metrics, a, b) for a, b in pairs)
+            sure_lost = sum(significantly_dominates(metrics, b, a) for a, b in pairs)
+            table.setdefault(family, {})[rival] = PairwiseWins(
+                games, won, lost, len(pairs), sure_won, sure_lost
+            )
     return table

@@ -69,11 +69,11 @@ def figures_of(metrics: Mapping[str, Any]) -> dict[str, float | None]:
     }
 
 
-def unlike_published(metrics: Mapping[str, Any]) -> list[str]:
+def out_of_published_range(metrics: Mapping[str, Any]) -> list[str]:
     """A sentence for every figure of a run that is far from what is published.
 
     >>> run = {"baseline": "a", "arms": {"a": {"ctr": 0.4, "cpc": 1.0}}, "bids": {"spread": 0.5}}
-    >>> len(unlike_published(run))
+    >>> len(out_of_published_range(run))
     1
     """
     told, values = [], figures_of(metrics)

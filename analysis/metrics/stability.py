@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cascade_sim.analysis.statistics.levels import LEAST, level_test
+from cascade_sim.analysis.statistics.levels import LEAST, stationarity_test
 
 _SETTLED = 1e-9  # a change below this share of the level is rounding, not drift
 
@@ -95,13 +95,13 @@ def drift_section(
 
         deployments     how many there are
         judged          how many are past the transient: what all but `moved` and the paper's mark rest on
-        drifts          1 or 0: whether a level that returns is refused (`level_test`), so that the mean over
-                        worlds is the share of those that drift; None with fewer than 50 judged
+        drifts          1 or 0: whether a level that returns is refused (`stationarity_test`), so that the
+                        mean over worlds is the share of those that drift; None with fewer than 50 judged
         holds           1 or 0: whether that is not refused, and a random walk is; neither: it is left open
         slope           of the mean score, per deployment, with a 95 % interval for correlated noise
         persistence     the part of a departure from the level that is left one deployment later
         unit_root       the statistic of Dickey and Fuller: the lower, the surer the score comes back
-        slope_p, persistence_p, unit_root_p, drift_p    as in `LevelTest`
+        slope_p, persistence_p, unit_root_p, drift_p    as in `StationarityTest`
         moved           mean of the last ten deployments less that of the first ten, over the whole stream. It
                         has no threshold; None with fewer than twenty
         moved_by        its size, whichever the direction: what may be averaged over worlds
@@ -132,8 +132,8 @@ def drift_section(
 
 
 def _level(curve: Sequence[float]) -> dict[str, Any]:
-    """What `level_test` says of a curve; all None of one that is too short."""
-    found = level_test(curve) if len(curve) >= LEAST else None
+    """What `stationarity_test` says of a curve; all None of one that is too short."""
+    found = stationarity_test(curve) if len(curve) >= LEAST else None
 
     def of(name: str) -> float:
         return math.nan if found is None else float(getattr(found, name))

@@ -25,7 +25,7 @@ CoverageVerdict = Literal["holds", "too seldom", "wider than needed"]
 
 NOMINAL = 0.95
 BAND = 0.998  # of right intervals, a count inside the band of `expected_band` comes so often
-LEAST_ANSWERS = 20  # fewer say nothing about coverage
+MIN_ANSWERS = 20  # fewer say nothing about coverage
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Coverage:
     @property
     def verdict(self) -> CoverageVerdict | None:
         """Whether the coverage is one that right intervals have; None if too few answers were given."""
-        if self.coverage.value is None or self.coverage.n < LEAST_ANSWERS:
+        if self.coverage.value is None or self.coverage.n < MIN_ANSWERS:
             return None
         low, high = expected_band(self.coverage.n)
         if self.coverage.value < low:

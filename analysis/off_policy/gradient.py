@@ -31,7 +31,7 @@ from cascade_sim.analysis.off_policy.noise import Floats, mean_interval
 
 Scale = Literal["log", "linear"]
 
-LEAST_REQUESTS = 20
+MIN_REQUESTS = 20
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,10 @@ def _judge(z: Floats, sigma: float, baseline: Floats, clusters: ArrayLike | None
     result = without_weights(len(z))
     if sigma == 0 or np.ptp(z) == 0:
         return result.with_findings([("refuse", "exploration is missing: the knob was not moved")])
-    few: tuple[Severity, str] = ("refuse", f"{len(z)} requests, fewer than {LEAST_REQUESTS}")
+    few: tuple[Severity, str] = ("refuse", f"{len(z)} requests, fewer than {MIN_REQUESTS}")
     return result.with_findings(
         [
-            few if len(z) < LEAST_REQUESTS else ("ok", ""),
+            few if len(z) < MIN_REQUESTS else ("ok", ""),
             _mean_finding(z, 0.0, "draws z", clusters),
             _mean_finding(z**2, 1.0, "squared draws z²", clusters),
             _mean_finding((baseline - baseline.mean()) * z, 0.0, "product of forecast and draws", clusters),

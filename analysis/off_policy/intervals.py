@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from cascade_sim.analysis.off_policy.checks import Diagnostics, Severity
 from cascade_sim.analysis.off_policy.noise import Floats, margins, skewness, standard_error, unit_totals
 
-LEAST_UNITS = 10.0  # times the squared skewness
+MIN_UNITS = 10.0  # times the squared skewness
 FEW_CLUSTERS = 20
 RATIO_NOISE = 0.1
 
@@ -72,7 +72,7 @@ def interval_findings(
     findings: list[tuple[Severity, str]] = []
     if clusters is not None and len(units) < FEW_CLUSTERS:
         findings.append(("warn", f"only {len(units)} clusters, fewer than {FEW_CLUSTERS}"))
-    needed = LEAST_UNITS * skewness(units) ** 2
+    needed = MIN_UNITS * skewness(units) ** 2
     if len(units) < needed:
         what = "requests" if clusters is None else "clusters"
         text = f"a few large values dominate: {len(units)} {what}, at least {math.ceil(needed)} needed"

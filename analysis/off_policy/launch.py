@@ -40,14 +40,14 @@ less than today's value does; the launch, a little away from it, loses:
 >>> z = np.linspace(-2.5, 2.5, 4001)[:, None]
 >>> curve = np.exp(-z[:, 0] ** 2)
 >>> at, today = np.full(4001, np.exp(-0.25)), np.ones(4001)
->>> knob = JitteredKnob("the knob", "its noise", sigma=0.3, at=0.5)
+>>> knob = JitteredParameter("the knob", "its noise", sigma=0.3, at=0.5)
 >>> found = launches(curve, z, [knob], 1.2 * curve, 1.2 * at, 1.2 * today)["local_dr"]
 >>> round(float(curve.mean()), 2), round(found.today.value, 2), round(found.lift.value, 2)
 (0.35, 1.0, -0.22)
 
 A launch that the noise never reached has no answer:
 
->>> far = JitteredKnob("the knob", "its noise", sigma=0.3, at=3.0)
+>>> far = JitteredParameter("the knob", "its noise", sigma=0.3, at=3.0)
 >>> launches(curve, z, [far], 1.2 * curve, 1.2 * at, 1.2 * today)["local_dr"].diagnostics.verdict
 'refuse'
 """
@@ -70,16 +70,16 @@ LADDER = (0.15, 0.25, 0.4, 0.6, 1.0, 1.5, 2.5, 4.0)  # bandwidths, in standard d
 MODEL_OFF = 0.25
 WARN_BIAS, REFUSE_BIAS = 1.0, 2.0  # bounds, in standard errors
 CAUTION = 3.0  # times the bound, where a bandwidth is chosen
-LEAST_ESS = 100.0
-LEAST_BEYOND, LEAST_SHARE_BEYOND = 30, 0.01
-LEAST_INSIDE = 10  # requests per coefficient of the line: fewer are no fit
+MIN_ESS = 100.0
+MIN_BEYOND, MIN_SHARE_BEYOND = 30, 0.01
+MIN_INSIDE = 10  # requests per coefficient of the line: fewer are no fit
 REACH = 2.0  # standard deviations from today's value within which a log can be asked comfortably
 # estimator -> how much of the model's miss B may remain
 LAUNCH_ESTIMATORS = {"local_linear": 1.0 + MODEL_OFF, "local_dr": MODEL_OFF}
 
 
 @dataclass(frozen=True)
-class JitteredKnob:
+class JitteredParameter:
     """A jittered knob: its name, the setting and size of its noise, and where the launch puts it.
 
     at: in standard deviations of the noise from today's value.
@@ -155,7 +155,7 @@ class _Log:
 def launches(
     reward: ArrayLike,
     z: ArrayLike,
-    knobs: Sequence[JitteredKnob],
+    knobs: Sequence[JitteredParameter],
     predicted_logged: ArrayLike,
     predicted_target: ArrayLike,
     predicted_today: ArrayLike,
@@ -263,7 +263,7 @@ def _rungs(log: _Log) -> Iterator[_Rung]:
     for bandwidth in product(LADDER, repeat=len(log.at)):
         fit = _fit(log.z, log.at, bandwidth)
         start = fit if log.is_today else _fit(log.z, zero, bandwidth)
-        if fit is None or start is None or max(_square(fit), _square(start)) * LEAST_ESS > 1:
+        if fit is None or start is None or max(_square(fit), _square(start)) * MIN_ESS > 1:
             continue
         misses[bandwidth] = (
             abs(float(fit.weights @ (log.logged - log.target)[fit.rows])),
@@ -307,7 +307,7 @@ def _fit(z: Floats, at: Floats, bandwidth: Sequence[float]) -> _Fit | None:
     for away, h in zip(apart[1:], bandwidth[1:], strict=True):
         is_inside &= np.abs(away) < h
     rows = np.flatnonzero(is_inside)
-    if len(rows) < LEAST_INSIDE * (len(at) + 1):
+    if len(rows) < MIN_INSIDE * (len(at) + 1):
         return None
     line = np.stack([np.ones(len(rows)), *(away[rows] for away in apart)])
     kernel = np.ones(len(rows))
@@ -351,18 +351,18 @@ def _judged(fit: _Fit, n: int) -> Diagnostics:
     size = np.abs(fit.weights)
     return replace(
         without_weights(n), ess=ess, ess_share=ess / n, largest_share=float(size.max() / size.sum())
-    ).with_findings([("refuse", _too_few(n, ess)) if ess < LEAST_ESS else ("ok", "")])
+    ).with_findings([("refuse", _too_few(n, ess)) if ess < MIN_ESS else ("ok", "")])
 
 
 def _too_few(n: int, ess: float) -> str:
-    needed = f"log about {math.ceil(n * LEAST_ESS / ess)} requests" if ess else "log more requests"
+    needed = f"log about {math.ceil(n * MIN_ESS / ess)} requests" if ess else "log more requests"
     return (
         f"exploration is missing: the kernel leaves an effective {ess:.0f} of {n} requests, fewer than "
-        f"{LEAST_ESS:.0f}; {needed}"
+        f"{MIN_ESS:.0f}; {needed}"
     )
 
 
-def _support_findings(log: _Log, knobs: Sequence[JitteredKnob]) -> list[tuple[Severity, str]]:
+def _support_findings(log: _Log, knobs: Sequence[JitteredParameter]) -> list[tuple[Severity, str]]:
     """A refusal for each knob that was not moved, or that the launch puts where the noise hardly reached."""
     findings: list[tuple[Severity, str]] = []
     n = len(log.reward)
@@ -372,13 +372,13 @@ def _support_findings(log: _Log, knobs: Sequence[JitteredKnob]) -> list[tuple[Se
             findings.append(("refuse", text))
             continue
         beyond = int((z * math.copysign(1.0, knob.at) > abs(knob.at)).sum())
-        if beyond >= max(LEAST_BEYOND, LEAST_SHARE_BEYOND * n):
+        if beyond >= max(MIN_BEYOND, MIN_SHARE_BEYOND * n):
             continue
         needed = abs(knob.at) * knob.sigma / REACH
         text = (
             f"exploration is missing: the launch puts {knob.name} {abs(knob.at):.2g} standard deviations of "
             f"its noise from today's value, and {beyond} of {n} requests lie beyond it, fewer than "
-            f"{max(LEAST_BEYOND, math.ceil(LEAST_SHARE_BEYOND * n))}; "
+            f"{max(MIN_BEYOND, math.ceil(MIN_SHARE_BEYOND * n))}; "
         )
         text += (
             f"log it with {knob.key} = {needed:.2g} or more" if needed > knob.sigma else "log more requests"

@@ -24,7 +24,7 @@ from cascade_sim.analysis.report.comparisons import (
 from cascade_sim.analysis.report.market_verdict import denied_by_the_market, under_budgets
 from cascade_sim.analysis.report.sections.whatif import what_if_words
 from cascade_sim.analysis.report.text_helpers import listed, stage_name
-from cascade_sim.analysis.report.ties import more_data, tied_with, what_would_decide
+from cascade_sim.analysis.report.ties import more_data, tie_breakers, tied_with
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
@@ -34,8 +34,8 @@ from cascade_sim.analysis.statistics.estimates import (
     percent_text,
 )
 
-MOST_RIVALS = 6  # named in a sentence
-MOST_NAMED = 4  # in the headline
+MAX_RIVALS = 6  # named in a sentence
+MAX_NAMED = 4  # in the headline
 BRACKETS = f"brackets hold 95{NBSP}% intervals"
 # Reference arms that could be had at once: the change, and what it tells of the baseline when it pays.
 SIMPLER = {
@@ -123,14 +123,14 @@ def _ship_any(
     ahead = [
         arm for arm in SIMPLER if all(contrast(metrics, own, arm).is_below_zero for own in tied)
     ]  # of every one of them
-    names = f"{', '.join(tied[:-1])} or {tied[-1]}" if len(tied) <= MOST_NAMED else f"any of {len(tied)} arms"
-    gains = [f"{percent_text(revenue_lift(metrics, arm))} with {arm}" for arm in tied[:MOST_RIVALS]]
+    names = f"{', '.join(tied[:-1])} or {tied[-1]}" if len(tied) <= MAX_NAMED else f"any of {len(tied)} arms"
+    gains = [f"{percent_text(revenue_lift(metrics, arm))} with {arm}" for arm in tied[:MAX_RIVALS]]
     return Recommendation(
         tuple(tied),
         f"Ship {names}: nothing separates them{_but(ahead)}.",
         [
             *rivals(metrics, tied[0], contenders),
-            *what_would_decide(metrics, tied),
+            *tie_breakers(metrics, tied),
             *ceiling(metrics, tied[0]),
             *worse_arms(metrics),
         ],
@@ -200,7 +200,7 @@ def rivals(metrics: Mapping[str, Any], best: str, contenders: list[str]) -> list
     gaps = {arm: gap for arm, gap in gaps.items() if gap.value is not None}
     if not gaps:
         return _without_contrasts(metrics, best, others)
-    nearest = sorted(gaps, key=lambda arm: gaps[arm].value or 0.0)[:MOST_RIVALS]
+    nearest = sorted(gaps, key=lambda arm: gaps[arm].value or 0.0)[:MAX_RIVALS]
     told = [_gap_words(arm, gap) for arm, gap in gaps.items() if arm in nearest]
     if len(gaps) > len(nearest):
         told.append(f"further ahead of {len(gaps) - len(nearest)} others")

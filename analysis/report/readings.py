@@ -372,7 +372,7 @@ KNOB_NAMES = {
 }
 
 
-def knob_text(settings: Mapping[str, Any]) -> str:
+def parameter_text(settings: Mapping[str, Any]) -> str:
     """Settings as a headline names them: `Reserve 0.6`; a knob without a name stands with its path."""
     return ", ".join(
         f"{KNOB_NAMES[path]} {value_text(value)}" if path in KNOB_NAMES else settings_text({path: value})

@@ -16,7 +16,7 @@ from cascade_sim.analysis.report.figures.style import color_rules, themed
 from cascade_sim.analysis.report.section import Section, body_text, headline_text
 from cascade_sim.foundation.terminal import in_page
 
-MOST_SWITCHES = 14  # two lines of a page
+MAX_SWITCHES = 14  # two lines of a page
 TERM = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, TERMS))})(?![\w-])")
 
 
@@ -36,7 +36,7 @@ class Page:
     @property
     def has_many_arms(self) -> bool:
         """Whether their switches are folded away: they would stand between the reader and the answer."""
-        return len(self.arms) > MOST_SWITCHES
+        return len(self.arms) > MAX_SWITCHES
 
     def contents(self, drawn: Iterable[str]) -> list[tuple[str, str]]:
         """(anchor, name) of every section that can be jumped to; empty where there is little to choose."""

@@ -27,8 +27,8 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 POWER = 0.8  # of the studies with so much data tell a difference as large as the one seen
-MOST_SEEDS = 200  # beyond, nobody would run them
-MOST_TIMES = 100  # as many requests
+MAX_SEEDS = 200  # beyond, nobody would run them
+MAX_TIMES = 100  # as many requests
 LARGE_SAMPLE = 1_000_000  # degrees of freedom of a t distribution that is a normal one
 
 
@@ -50,7 +50,7 @@ def is_ahead(metrics: Mapping[str, Any], arm: str, rival: str) -> bool:
     return low is not None and high is not None and low > high
 
 
-def what_would_decide(metrics: Mapping[str, Any], tied: Sequence[str]) -> list[str]:
+def tie_breakers(metrics: Mapping[str, Any], tied: Sequence[str]) -> list[str]:
     """Sentences for arms that could all be shipped, the leader first."""
     gaps = [contrast(metrics, tied[0], arm) for arm in tied[1:]]
     return [*_cost(metrics, tied), *_market(metrics, tied), *more_data(metrics, gaps)]
@@ -100,17 +100,17 @@ def more_data(metrics: Mapping[str, Any], gaps: Sequence[Estimate]) -> list[str]
         needed = [seeds_needed(gap) for gap in gaps]
         known = [n for n in needed if n is not None]
         if len(known) < len(needed):
-            return [f"More data will hardly decide: {which} would take more than {MOST_SEEDS} seeds."]
+            return [f"More data will hardly decide: {which} would take more than {MAX_SEEDS} seeds."]
         most = number_text(max(*known, seeds["n"] + 1), 0)
         return [
             f"About {most} seeds, against {seeds['n']} here, would tell {which} in "
             f"{number_text(100 * POWER, 0)}{NBSP}% of such studies (--seeds)."
         ]
     times, requests = max(times_needed(gap) for gap in gaps), finite(metrics.get("requests"))
-    if times > MOST_TIMES or requests is None:
+    if times > MAX_TIMES or requests is None:
         where = "market" if metrics.get("evidence") else "world"
         return [
-            f"More data of this {where} will hardly decide: {which} would take more than {MOST_TIMES} times "
+            f"More data of this {where} will hardly decide: {which} would take more than {MAX_TIMES} times "
             "as many requests."
         ]
     n, share = number_text(_rounded_up(times * requests), 0), f"{number_text(100 * POWER, 0)}{NBSP}%"
@@ -126,10 +126,10 @@ def more_data(metrics: Mapping[str, Any], gaps: Sequence[Estimate]) -> list[str]
 
 
 def seeds_needed(gap: Estimate) -> int | None:
-    """The fewest worlds n with (t(97.5 %) + t(POWER)) sd / √n <= |difference|; None beyond MOST_SEEDS."""
+    """The fewest worlds n with (t(97.5 %) + t(POWER)) sd / √n <= |difference|; None beyond MAX_SEEDS."""
     if gap.sd is None or gap.value is None:
         return None
-    for n in range(2, MOST_SEEDS + 1):
+    for n in range(2, MAX_SEEDS + 1):
         quantiles = t_quantile(0.975, n - 1) + t_quantile(POWER, n - 1)
         if quantiles * gap.sd <= abs(gap.value) * math.sqrt(n):
             return n

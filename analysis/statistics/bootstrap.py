@@ -13,7 +13,7 @@ falls. Covers 95 % and, where all of the metric is noise, up to 99 %.
 
     ratio_…      ratios of sums over requests: intervals with lifts, differences, lifts over every rival
     function_…   functions of sums over groups of requests (bins, per-advertiser sums): the same
-    quantile_intervals, worth_of_pairing, seed_spread
+    quantile_intervals, variance_reduction, seed_spread
 
 Sums are exact: each column is split into two parts of few enough bits that no partial sum rounds. So a
 result is the same to the last bit whatever the matrix library, its threads, the chunking, and the other
@@ -43,8 +43,8 @@ Ratios = Mapping[str, tuple[str, str | None]]  # metric -> (numerator, denominat
 Columns = Mapping[str, Mapping[str, ArrayLike]]  # arm -> column -> [R]
 
 STRETCHES = 128  # of consecutive requests, for the worth of pairing
-FEWEST_STRETCHES = 8  # with fewer a variance says nothing
-_LEAST_DEFINED = 0.95  # share of resamples that must define a metric for its interval to be given
+MIN_STRETCHES = 8  # with fewer a variance says nothing
+_MIN_DEFINED = 0.95  # share of resamples that must define a metric for its interval to be given
 
 
 def resample_counts(n: int, resamples: int, seed: int) -> Iterator[Floats]:
@@ -142,7 +142,7 @@ def _interval(values: Floats, centred: bool = False, floor: float = -math.inf) -
     drawn = values[1:]
     defined = drawn[np.isfinite(drawn)]
     low, high = math.nan, math.nan
-    if math.isfinite(values[0]) and defined.size and defined.size >= _LEAST_DEFINED * drawn.size:
+    if math.isfinite(values[0]) and defined.size and defined.size >= _MIN_DEFINED * drawn.size:
         low, middle, high = np.percentile(defined, [2.5, 50.0, 97.5])
         if centred:
             low, high = max(floor, values[0] - (middle - low)), values[0] + (high - middle)
@@ -507,7 +507,7 @@ def _quantiles(ranked: Floats, weights: Floats, levels: Sequence[float]) -> Floa
     return np.stack([ranked[np.argmax(below >= level * below[:, -1:], axis=1)] for level in levels], axis=1)
 
 
-def worth_of_pairing(
+def variance_reduction(
     today: ArrayLike, then: ArrayLike, resamples: int, seed: int, stretches: int = STRETCHES
 ) -> dict[str, Any]:
     """{"value", "low", "high"}: how many times pairing shrinks the variance of a difference of means.
@@ -530,7 +530,7 @@ def worth_of_pairing(
     sums = np.stack([np.asarray(today, np.float64), np.asarray(then, np.float64), ones], axis=1)
     groups = sum_groups(sums, stretches)
     a, b = groups[:, 0] / groups[:, 2], groups[:, 1] / groups[:, 2]
-    if len(groups) < FEWEST_STRETCHES or np.array_equal(a, b):
+    if len(groups) < MIN_STRETCHES or np.array_equal(a, b):
         return {"value": None, "low": None, "high": None}
     n = len(a)
     ratios = [variance_ratio(a, b, np.ones((1, n)))]

@@ -14,7 +14,7 @@ from typing import Any
 from cascade_sim.analysis.metrics.catalogue import MARKET_MEASURES, Metric, columns_of
 
 HOURS = 24
-FEWEST_DAYS = 5  # below, a t interval over days says next to nothing
+MIN_DAYS = 5  # below, a t interval over days says next to nothing
 RATIOS: dict[str, Metric] = {
     name: MARKET_MEASURES[name]
     for name in ("revenue_per_request", "impressions", "ctr", "cpc", "rpm", "conversions", "surplus")
@@ -26,7 +26,7 @@ def market_lifts(
 ) -> dict[str, dict[str, dict[str, float | None]]]:
     """{arm: {measure: {"value", "low", "high"}}}: each arm's `hours` relative to the baseline's, minus 1.
 
-    The baseline and arms without hours are left out. With FEWEST_DAYS whole days and more: a 95 % t interval
+    The baseline and arms without hours are left out. With MIN_DAYS whole days and more: a 95 % t interval
     from the jackknife over days, both arms losing the same day; otherwise low and high are None.
     """
     base = (arms.get(baseline) or {}).get("hours")
@@ -86,7 +86,7 @@ def _half_width(
     from scipy.special import stdtrit  # type: ignore[import-untyped]
 
     n = len(own)
-    if n < FEWEST_DAYS or n_whole < n:  # a part of a day is no day
+    if n < MIN_DAYS or n_whole < n:  # a part of a day is no day
         return None
     without = [_relative([*own[:i], *own[i + 1 :]], [*base[:i], *base[i + 1 :]]) for i in range(n)]
     known = [lift for lift in without if lift is not None]

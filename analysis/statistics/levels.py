@@ -1,7 +1,7 @@
 """Does a curve keep to a level, follow a line, or wander? Tests that are right under correlated noise.
 
 Neighbouring points of a training curve are alike, and a test that takes them for independent calls half of
-all levels a drift. `level_test` asks twice, each time against an autoregression fitted to the curve itself:
+all levels a drift. `stationarity_test` asks twice, each time against an autoregression of the curve itself:
 
     slope        a line through the curve, by generalised least squares with errors of first order
                  (Prais and Winsten 1954), their correlation corrected for its bias in short curves. Sees a
@@ -19,7 +19,7 @@ shown to come back. Between the two lie curves too short to tell, and they are l
 
 >>> import numpy as np
 >>> noise = np.random.Generator(np.random.PCG64(1)).normal(size=200)
->>> level_test(noise).drifts, level_test(noise + 0.02 * np.arange(200)).drifts
+>>> stationarity_test(noise).drifts, stationarity_test(noise + 0.02 * np.arange(200)).drifts
 (False, True)
 """
 
@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 LEAST = 50  # points: fewer are not judged
 RETURNING = 0.95  # a departure is halved in 13.5 points
 SIGNIFICANT = 0.05
-MOST_LAGS = 3  # of differences in the autoregression, chosen by BIC
+MAX_LAGS = 3  # of differences in the autoregression, chosen by BIC
 SIMULATED = 999
 _BURN_IN = 100  # points before a simulated curve
 _ALMOST_ONE = 0.99  # the highest persistence that a simulated curve has
@@ -44,8 +44,8 @@ _ROUNDING = 1e-9  # a residual below this share of the largest value is none
 
 
 @dataclass(frozen=True)
-class LevelTest:
-    """What `level_test` finds. NaN where a curve has broken off and nothing can be fitted."""
+class StationarityTest:
+    """What `stationarity_test` finds. NaN where a curve has broken off and nothing can be fitted."""
 
     slope: float  # per point
     low: float  # its 95 % interval
@@ -68,7 +68,7 @@ class LevelTest:
         return not self.drifts and self.unit_root_p < SIGNIFICANT
 
 
-def level_test(curve: ArrayLike) -> LevelTest:
+def stationarity_test(curve: ArrayLike) -> StationarityTest:
     """Whether a curve keeps to a level, by its slope and its persistence. At least LEAST points: ValueError.
 
     Repeatable: the simulated curves are the same each time. A curve that is not finite has diverged: it
@@ -78,15 +78,15 @@ def level_test(curve: ArrayLike) -> LevelTest:
     if y.ndim != 1 or y.size < LEAST:
         raise ValueError(f"a level takes a flat curve of at least {LEAST} points, not {y.shape}")
     if not np.isfinite(y).all():
-        return LevelTest(*[np.nan] * 9)
+        return StationarityTest(*[np.nan] * 9)
     least = _ROUNDING * np.abs(y).max()
     y = y - y.mean()
     if np.abs(y).max() <= least:  # never moves
-        return LevelTest(0.0, 0.0, 0.0, 1.0, 0.0, 1.0, -np.inf, 0.0, 1.0)
+        return StationarityTest(0.0, 0.0, 0.0, 1.0, 0.0, 1.0, -np.inf, 0.0, 1.0)
     residual = _around_line(y[None])[1]
     if np.abs(residual).max() <= least:  # nothing but a line
         rise, p = float(_around_line(y[None])[0][0]), 1.0 / (SIMULATED + 1)
-        return LevelTest(rise, rise, rise, p, 1.0, p, 0.0, 1.0, 2 * p)
+        return StationarityTest(rise, rise, rise, p, 1.0, p, 0.0, 1.0, 2 * p)
 
     own = autoregression(residual, _lags(residual, False), False)
     persistence = _corrected(own.persistence, y.size, 2)
@@ -101,7 +101,7 @@ def level_test(curve: ArrayLike) -> LevelTest:
     n_lags = level.lagged.shape[1]
     slow = autoregression(_simulate(y.size, RETURNING, level.lagged[0]), n_lags, True)
     persistence_p = _share(slow.persistence, found)
-    return LevelTest(
+    return StationarityTest(
         slope=float(slope[0]), low=float(slope[0]) - half, high=float(slope[0]) + half, slope_p=slope_p,
         persistence=found, persistence_p=persistence_p,
         unit_root=statistic, unit_root_p=dickey_fuller_p(statistic),
@@ -148,8 +148,8 @@ def dickey_fuller_p(statistic: float) -> float:
 
 def _lags(curves: Floats, has_level: bool) -> int:
     """How many lagged differences BIC asks for, all numbers of them held against the same points."""
-    n = curves.shape[1] - 1 - MOST_LAGS
-    fits = [autoregression(curves, k, has_level, skip=MOST_LAGS - k) for k in range(MOST_LAGS + 1)]
+    n = curves.shape[1] - 1 - MAX_LAGS
+    fits = [autoregression(curves, k, has_level, skip=MAX_LAGS - k) for k in range(MAX_LAGS + 1)]
     bic = [n * np.log(max(float(fit.squares[0]), 1e-300) / n) + k * np.log(n) for k, fit in enumerate(fits)]
     return int(np.argmin(bic))
 

@@ -29,11 +29,11 @@ Floats = NDArray[np.float64]
 ROUNDING = 1e-9  # relative: sums are kept to ten digits, so below this a move is arithmetic and no change
 POWER = 0.95
 SETTING = ("objective", "alpha", "learning_rate", "dropout", "momentum", "y0")  # of a cell, but for its seed
-FEWEST_DAYS = 5  # as for the market's lifts: below, a t interval over days says next to nothing
+MIN_DAYS = 5  # as for the market's lifts: below, a t interval over days says next to nothing
 
 
 @dataclass(frozen=True)
-class Move:
+class RelativeChange:
     """A metric before and after: log is log(after / before), se its standard error, df degrees of freedom.
 
     A metric that is gone (0 or undefined after) has log -inf and se 0.
@@ -68,7 +68,7 @@ class Move:
             return 0.0
         return float(2.0 * stdtr(self.df, -abs(self.log) / self.se))
 
-    def smallest_seen(self, alpha: float, tolerance: float = 0.0, power: float = POWER) -> float:
+    def minimum_detectable_effect(self, alpha: float, tolerance: float = 0.0, power: float = POWER) -> float:
         """The relative change that fails with this probability, given what moves by chance.
 
         A move fails when |log| > max(t(1 - alpha/2) se, log(1 + tolerance)); on top comes t(power) se.
@@ -77,44 +77,46 @@ class Move:
         return math.expm1(bar + t_quantile(power, self.df) * self.se)
 
 
-def paired_move(before: tuple[ArrayLike, ArrayLike], after: tuple[ArrayLike, ArrayLike]) -> Move:
+def paired_change(before: tuple[ArrayLike, ArrayLike], after: tuple[ArrayLike, ArrayLike]) -> RelativeChange:
     """The same requests in both runs. (top [G], bottom [G]) each; top and bottom of `before` sum to > 0."""
     old, new = _shares(*before), _shares(*after)
     if old is None:
         raise ValueError("before: top and bottom must add up to more than 0")
     if new is None:
-        return Move(-math.inf, 0.0, len(old[1]) - 1.0)
+        return RelativeChange(-math.inf, 0.0, len(old[1]) - 1.0)
     if len(old[1]) != len(new[1]):
         raise ValueError(f"{len(old[1])} groups before and {len(new[1])} after cannot be paired")
-    return Move(new[0] - old[0], math.sqrt(_variance(new[1] - old[1])), len(old[1]) - 1.0)
+    return RelativeChange(new[0] - old[0], math.sqrt(_variance(new[1] - old[1])), len(old[1]) - 1.0)
 
 
-def day_move(before: tuple[ArrayLike, ArrayLike], after: tuple[ArrayLike, ArrayLike]) -> Move:
-    """Days of a market as groups: paired, or without a standard error (0) if they are fewer than FEWEST_DAYS.
+def day_change(before: tuple[ArrayLike, ArrayLike], after: tuple[ArrayLike, ArrayLike]) -> RelativeChange:
+    """Days of a market as groups: paired, or without a standard error (0) if they are fewer than MIN_DAYS.
 
     Then every move beyond rounding counts as one.
     """
     top, bottom = (np.asarray(part, np.float64) for part in after)
-    if len(top) >= FEWEST_DAYS:
-        return paired_move(before, after)
+    if len(top) >= MIN_DAYS:
+        return paired_change(before, after)
     total, below, old_total, old_below = (math.fsum(np.asarray(x)) for x in (top, bottom, *before))
     if not (total > 0 and below > 0):
-        return Move(-math.inf, 0.0, 1.0)
-    return Move(math.log(total / below) - math.log(old_total / old_below), 0.0, 1.0)
+        return RelativeChange(-math.inf, 0.0, 1.0)
+    return RelativeChange(math.log(total / below) - math.log(old_total / old_below), 0.0, 1.0)
 
 
-def unpaired_move(before: tuple[ArrayLike, ArrayLike], after: tuple[ArrayLike, ArrayLike]) -> Move:
-    """Other requests in the second run; shapes as in `paired_move`, group numbers may differ."""
+def unpaired_change(
+    before: tuple[ArrayLike, ArrayLike], after: tuple[ArrayLike, ArrayLike]
+) -> RelativeChange:
+    """Other requests in the second run; shapes as in `paired_change`, group numbers may differ."""
     old, new = _shares(*before), _shares(*after)
     if old is None:
         raise ValueError("before: top and bottom must add up to more than 0")
     if new is None:
-        return Move(-math.inf, 0.0, len(old[1]) - 1.0)
+        return RelativeChange(-math.inf, 0.0, len(old[1]) - 1.0)
     parts = [(_variance(u), len(u) - 1.0) for u in (old[1], new[1])]
     total = sum(variance for variance, _ in parts)
     spread = sum(variance**2 / df for variance, df in parts)
     df = total**2 / spread if spread > 0 else sum(df for _, df in parts)
-    return Move(new[0] - old[0], math.sqrt(total), df)
+    return RelativeChange(new[0] - old[0], math.sqrt(total), df)
 
 
 def _shares(top: ArrayLike, bottom: ArrayLike) -> tuple[float, Floats] | None:

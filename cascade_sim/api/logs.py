@@ -199,8 +199,8 @@ def realism(
     >>> realism("markets/quick", "worlds/quick.yaml").verdict in ("alike", "nearly", "unlike")
     True
     """
-    from cascade_sim.logs.fit.realism import held_against, write_realism
+    from cascade_sim.logs.fit.realism import compare_world, write_realism
 
     folder = None if out is None else Path(out)
-    answer = held_against(run_path(log), run_path(world), part=part, seed=seed, out=folder)
+    answer = compare_world(run_path(log), run_path(world), part=part, seed=seed, out=folder)
     return RealismResult(answer, tuple(write_realism(answer, folder)) if folder is not None else ())

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cascade_sim.scenario.targets import Target
 
 POINTS = 21  # bids of a landscape
-MOST_BID = 1e9
+MAX_BID = 1e9
 
 
 @plain_arguments
@@ -381,6 +381,6 @@ def checked_bids(bids: Sequence[float]) -> list[float]:
     >>> checked_bids([0.8, 0.2, 0.8])
     [0.2, 0.8]
     """
-    if not (len(bids) and all(0 < bid <= MOST_BID for bid in bids)):
-        raise UserError(f"--bids: each must be above 0 and at most {MOST_BID:g}, in {list(bids)}")
+    if not (len(bids) and all(0 < bid <= MAX_BID for bid in bids)):
+        raise UserError(f"--bids: each must be above 0 and at most {MAX_BID:g}, in {list(bids)}")
     return sorted({float(bid) for bid in bids})

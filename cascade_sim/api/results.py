@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cascade_sim.regression.check import Verdict
 
 ENDS = ("value", "low", "high")
-MOST_ROWS = 30  # of a table in a notebook
+MAX_ROWS = 30  # of a table in a notebook
 OVERVIEW = ("expected_revenue_per_request", "expected_rpm", "expected_ctr", "rcs")  # of a run in a notebook
 
 
@@ -44,10 +44,10 @@ class Result(ABC):
 
     def _repr_html_(self) -> str:
         table = self.overview()
-        shown = table.head(MOST_ROWS).to_html(
+        shown = table.head(MAX_ROWS).to_html(
             index=False, border=0, na_rep="", escape=True, float_format=lambda value: f"{value:,.4g}"
         )
-        left = len(table) - MOST_ROWS
+        left = len(table) - MAX_ROWS
         more = f"<p>… and {left:,} more rows in <code>.frame()</code></p>" if left > 0 else ""
         return f"<p><b>{escape(self.title())}</b></p>{shown}{more}"
 

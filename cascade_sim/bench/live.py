@@ -13,10 +13,10 @@ import numpy as np
 
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.live import browse, figures
-from cascade_sim.live.controls import curve_values, knobs_of
-from cascade_sim.live.session import Session, Way
+from cascade_sim.live.controls import curve_values, parameters_of
+from cascade_sim.live.session import Session, Variant
 
-MOST_VALUES = 6  # of each knob
+MAX_VALUES = 6  # of each knob
 LOOKS = 20
 
 
@@ -27,13 +27,13 @@ def measure(run: Path) -> dict[str, Any]:
     opened = process_time()
     _do(session.warm())
     warm, warm_mb = process_time(), _memory_mb()
-    base = session.arm(Way(session.baseline))
+    base = session.arm(Variant(session.baseline))
     by_knob: dict[str, dict[str, list[float]]] = {}
-    for knob in knobs_of(session, session.baseline):
+    for knob in parameters_of(session, session.baseline):
         values = [value for value in curve_values(knob) if value != knob["today"]]
         spent = by_knob.setdefault(knob["path"], {"quick": [], "all": []})
-        for value in values[:: max(1, len(values) // MOST_VALUES)]:
-            way = Way(session.baseline, (f"{knob['path']}={value}",))
+        for value in values[:: max(1, len(values) // MAX_VALUES)]:
+            way = Variant(session.baseline, (f"{knob['path']}={value}",))
             try:
                 for name, is_all in (("quick", False), ("all", True)):
                     start = process_time()
@@ -44,7 +44,7 @@ def measure(run: Path) -> dict[str, Any]:
             except UserError:
                 continue  # a value that needs another knob
     looks = []
-    arm = session.arm(Way(session.baseline, ("auction.reserve_cpc=0.2",)))
+    arm = session.arm(Variant(session.baseline, ("auction.reserve_cpc=0.2",)))
     for i in range(LOOKS):
         start = process_time()
         browse.look_at(session, arm, base, i * session.n_requests // LOOKS, browse_ad(session, i))

@@ -24,7 +24,7 @@ from cascade_sim.world.world import World
 
 USERS_FOR_MEAN = 512
 ADS_AT_ONCE = 1024  # of a learned mean; fixed, since a net's last bits may depend on it
-LEAST_MEAN = 1e-300  # a model that predicts 0 for everybody still has a ratio
+MIN_MEAN = 1e-300  # a model that predicts 0 for everybody still has a ratio
 
 
 class Rates(Protocol):
@@ -125,7 +125,7 @@ class BatchedRates:
         """The mean over users of each ad's predicted conversion rate.  [A] float64"""
         if self._mean is None:  # threads that meet here compute the same
             parts = [self._mean_of(start) for start in range(0, self._n_ads, ADS_AT_ONCE)]
-            self._mean = np.maximum(np.concatenate(parts), LEAST_MEAN)
+            self._mean = np.maximum(np.concatenate(parts), MIN_MEAN)
         return self._mean
 
     def _mean_of(self, start: int) -> np.ndarray:
@@ -250,7 +250,7 @@ def _mean_of(users, ad, offset, a):
     total = 0.0
     for u in range(len(users)):
         total += _rate(users, u, ad, a, offset)
-    return max(total / len(users), LEAST_MEAN)
+    return max(total / len(users), MIN_MEAN)
 
 
 @kernel

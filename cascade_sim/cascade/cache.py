@@ -19,7 +19,7 @@ P = ParamSpec("P")
 Values = Callable[..., np.ndarray]
 
 
-class Memo:
+class BlockCache:
     """Of one block. The arrays that it hands out are shared: nobody may write into them."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ def once(function: Callable[Concatenate[Any, P], Made]) -> Callable[Concatenate[
             hash(rest)
         except TypeError:
             return compute()
-        memo: Memo = block.memo
+        memo: BlockCache = block.memo
         return memo.made((function, rest), arrays, compute)
 
     return call
@@ -116,7 +116,7 @@ def of_sets(function: Values) -> Values:
         find = partial(function, block, *key)
         if block.memo is None:
             return find()
-        memo: Memo = block.memo
+        memo: BlockCache = block.memo
         return memo.candidates((function, key), find)
 
     return call
@@ -134,7 +134,7 @@ def of_pairs(is_by_pair: Callable[..., bool]) -> Callable[[Callable[..., np.ndar
             compute = partial(function, block, ids, *key)
             if block.memo is None:
                 return compute()
-            memo: Memo = block.memo
+            memo: BlockCache = block.memo
             return memo.values((function, key), ids, compute, is_by_pair(*key))
 
         return call

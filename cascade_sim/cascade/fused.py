@@ -16,7 +16,7 @@ from cascade_sim.cascade.scorers import TowersScorer
 from cascade_sim.foundation.kernels import is_full, is_one_row
 
 
-def is_in_one_pass(block: Block, arm: Arm, platform: Platform) -> bool:
+def is_fused(block: Block, arm: Arm, platform: Platform) -> bool:
     """Whether the last stage of these requests may go the shorter way.
 
     A block with a memo wants to know the scores, and one with knobs has an auction of its own each request.
@@ -33,7 +33,7 @@ def is_in_one_pass(block: Block, arm: Arm, platform: Platform) -> bool:
     )
 
 
-def ranked_in_one_pass(block: Block, ids: np.ndarray, arm: Arm, platform: Platform) -> Page | None:
+def ranked_fused(block: Block, ids: np.ndarray, arm: Arm, platform: Platform) -> Page | None:
     """The page of the candidates [R, n], ascending by id; None where something has to be said of them."""
     scorer, n_ads = arm.last.scorer, len(platform.bids.init_bid)
     assert isinstance(scorer, TowersScorer)

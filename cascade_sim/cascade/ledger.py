@@ -7,7 +7,7 @@ import numpy as np
 from cascade_sim.foundation.compilation import kernel
 
 NO_BUDGET = np.int64(2**62)
-LARGEST_BUDGET = 2.0**61  # micro-units
+MAX_BUDGET = 2.0**61  # micro-units
 
 
 class Ledger:
@@ -20,7 +20,7 @@ class Ledger:
 
     def __init__(self, budget_micros: np.ndarray, overspend: float = 0.0):
         self.budget = budget_micros
-        self.limit = budget_micros + np.minimum(budget_micros * overspend, LARGEST_BUDGET).astype(np.int64)
+        self.limit = budget_micros + np.minimum(budget_micros * overspend, MAX_BUDGET).astype(np.int64)
         self.available = budget_micros.copy()
         self.held = np.zeros_like(budget_micros)
         self.spent_before = np.zeros_like(budget_micros)  # on days that are over

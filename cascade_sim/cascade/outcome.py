@@ -13,7 +13,7 @@ from cascade_sim.cascade.cache import once
 from cascade_sim.cascade.request import Block, Decision
 from cascade_sim.foundation import random as draws
 from cascade_sim.logs.replay.observed import ObservedClicks, PageClicks
-from cascade_sim.world.truth import Truth
+from cascade_sim.world.truth import GroundTruth
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Outcome:
 def outcome(
     block: Block,
     decision: Decision,
-    truth: Truth | ObservedClicks,
+    truth: GroundTruth | ObservedClicks,
     slot_effects: np.ndarray,
     seed: int,
     charging: str = "click",
@@ -76,20 +76,20 @@ def outcome(
     )
 
 
-def page_ctr(block: Block, decision: Decision, truth: Truth | ObservedClicks) -> np.ndarray:
+def page_ctr(block: Block, decision: Decision, truth: GroundTruth | ObservedClicks) -> np.ndarray:
     """The true CTRs of the win set; of a block with a memo, taken from those that prices ask for.  [R, k]"""
     if block.memo is None:
         return truth.ctr(block, decision.win_set)
     return np.ascontiguousarray(ranked_ctr(block, decision, truth)[:, :-1])
 
 
-def ranked_ctr(block: Block, decision: Decision, truth: Truth | ObservedClicks) -> np.ndarray:
+def ranked_ctr(block: Block, decision: Decision, truth: GroundTruth | ObservedClicks) -> np.ndarray:
     """The true CTRs of the win set and of the runner-up.  [R, k+1] float64"""
     return _ctr(block, decision.ranked_set, truth)
 
 
 @once
-def _ctr(block: Block, ids: np.ndarray, truth: Truth | ObservedClicks) -> np.ndarray:
+def _ctr(block: Block, ids: np.ndarray, truth: GroundTruth | ObservedClicks) -> np.ndarray:
     return truth.ctr(block, ids)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.cascade.page import Rules
-from cascade_sim.cascade.request import Arm, Block, Platform, RequestKnobs
+from cascade_sim.cascade.request import Arm, Block, Platform, RequestOverrides
 from cascade_sim.foundation import random as draws
 
 RANDOMISED = ("reserve_cpc", "squashing")  # what may be randomised
@@ -28,7 +28,7 @@ PURPOSES = {"reserve_cpc": "randomised reserve", "squashing": "randomised squash
 
 
 @dataclass(frozen=True)
-class Randomiser:
+class ParameterRandomiser:
     """The law of the knobs: centres and standard deviations by knob; only randomised ones are named."""
 
     centres: Mapping[str, float]
@@ -57,9 +57,9 @@ class Randomiser:
             shifts[knob] = math.log(there / here) if SCALES[knob] == "log" else there - here
         return shifts
 
-    def moved(self, target: Mapping[str, float]) -> Randomiser:
+    def moved(self, target: Mapping[str, float]) -> ParameterRandomiser:
         """The same noise around other centres."""
-        return Randomiser({**self.centres, **target}, self.sigmas)
+        return ParameterRandomiser({**self.centres, **target}, self.sigmas)
 
     def weights(
         self, noise: Mapping[str, NDArray[np.float64]], target: Mapping[str, float]
@@ -77,7 +77,7 @@ def with_knobs(block: Block, values: Mapping[str, NDArray[np.float64]], arm_squa
     """The block with these knobs [R]; the arm that serves it has this squashing (above 0)."""
     squashing = values.get("squashing")
     ratio = None if squashing is None else squashing / arm_squashing
-    own = block.knobs or RequestKnobs()  # slots of a logged page stay
+    own = block.knobs or RequestOverrides()  # slots of a logged page stay
     return replace(block, knobs=replace(own, reserve_cpc=values.get("reserve_cpc"), squashing_ratio=ratio))
 
 

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.cascade.bids import BidRules, Rates
-from cascade_sim.cascade.cache import Memo
+from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.logged import LoggedBids
 from cascade_sim.cascade.page import Page, Rules
 from cascade_sim.cascade.retrievers.similarity import Retriever
 from cascade_sim.cascade.scorers import Scorer
 from cascade_sim.cascade.sizes import SizeRule
-from cascade_sim.world.availability import Lives
+from cascade_sim.world.availability import AdAvailability
 
 
 @dataclass(frozen=True)
-class RequestKnobs:
+class RequestOverrides:
     """Values for each request of a block, in place of its arm's. Arrays [R]; None: as the arm has it."""
 
     reserve_cpc: NDArray[np.float64] | None = None
@@ -32,9 +32,9 @@ class RequestKnobs:
     slots: NDArray[np.int64] | None = None  # places of a page that has fewer than the arm
     logged_reserve: NDArray[np.float64] | None = None  # for arms with `logged_reserves`
 
-    def take(self, rows) -> "RequestKnobs":
+    def take(self, rows) -> "RequestOverrides":
         """Those of some requests (a slice, a mask or indices)."""
-        return RequestKnobs(*(None if v is None else v[rows] for v in vars(self).values()))
+        return RequestOverrides(*(None if v is None else v[rows] for v in vars(self).values()))
 
     def squashed(self, fusion: Fusion) -> Fusion:
         """A stage's fusion with an exponent of pCTR for each request."""
@@ -51,8 +51,8 @@ class Block:
     users: np.ndarray  # int32
     context: np.ndarray  # float32
     times: np.ndarray  # float64, seconds of simulated time
-    knobs: RequestKnobs | None = None  # the auction's, request by request; None: those of the arm
-    memo: Memo | None = None  # what is known of its candidates already
+    knobs: RequestOverrides | None = None  # the auction's, request by request; None: those of the arm
+    memo: BlockCache | None = None  # what is known of its candidates already
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -198,7 +198,7 @@ class Platform:
 
     bids: BidRules | LoggedBids
     slot_effects: np.ndarray
-    lives: Lives | None = None  # when ads are there; None: always
+    lives: AdAvailability | None = None  # when ads are there; None: always
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from cascade_sim.cascade.bids import BidRules, Rates
 from cascade_sim.cascade.cache import of_pairs, of_sets, once
-from cascade_sim.cascade.fused import is_in_one_pass, ranked_in_one_pass
+from cascade_sim.cascade.fused import is_fused, ranked_fused
 from cascade_sim.cascade.fusion import Fusion, fused_quality
 from cascade_sim.cascade.logged import LoggedBids
 from cascade_sim.cascade.page import Page, auctioned
@@ -20,7 +20,7 @@ from cascade_sim.cascade.sizes import select_sizes
 from cascade_sim.cascade.timeout import answered_earlier
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.kernels import is_full, select_top
-from cascade_sim.world.availability import Lives
+from cascade_sim.world.availability import AdAvailability
 
 __all__ = [
     "Arm",
@@ -70,13 +70,13 @@ def passes(block: Block, arm: Arm, platform: Platform) -> tuple[Pass, ...]:
 def retrieve(block: Block, arm: Arm, platform: Platform) -> np.ndarray:
     """The candidates of the first scoring stage.  [R, n] ad ids, ascending"""
     retriever, size = arm.retrieval.retriever, arm.retrieval.size
-    if is_in_one_pass(block, arm, platform):  # who alone never looks at a set by itself
+    if is_fused(block, arm, platform):  # who alone never looks at a set by itself
         return retriever.retrieve(block, size, platform.lives)
     return _retrieved(block, retriever, size, platform.lives)
 
 
 @of_sets
-def _retrieved(block: Block, retriever: Retriever, size: int, lives: Lives | None) -> np.ndarray:
+def _retrieved(block: Block, retriever: Retriever, size: int, lives: AdAvailability | None) -> np.ndarray:
     """Candidates whose rows are rows in memory too."""
     return np.ascontiguousarray(retriever.retrieve(block, size, lives))
 
@@ -96,8 +96,8 @@ def handed_on(block: Block, made: Pass, stage: Stage) -> tuple[np.ndarray, np.nd
 def priced(block: Block, made: Pass, arm: Arm, platform: Platform, may_fuse: bool = True) -> Page:
     """The auction among the candidates of the last stage."""
     page = None
-    if may_fuse and is_in_one_pass(block, arm, platform):
-        page = ranked_in_one_pass(block, made.ids, arm, platform)
+    if may_fuse and is_fused(block, arm, platform):
+        page = ranked_fused(block, made.ids, arm, platform)
     if page is None:
         rank = made.scores
         page = auctioned(made.ids, rank.prediction, rank.bid, rank.quality, rules_of(block, arm, platform))

@@ -24,7 +24,7 @@ from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
 from cascade_sim.checks.contract import Check, CheckFailed, Findings, Listener, Remark, run_checks
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.signals import is_interrupt
-from cascade_sim.market.advertisers import LARGEST_BID
+from cascade_sim.market.advertisers import MAX_BID
 from cascade_sim.scenario.plugins import BIDDER_KINDS, find_class, kind_of, require_reference
 from cascade_sim.storage.code_version import class_file
 from cascade_sim.storage.files import read_file
@@ -122,8 +122,8 @@ def constructs(subject: Subject) -> str:
 
 def first_bids(subject: Subject) -> str:
     """Bids asked for before anything was observed are well formed."""
-    answers_well(subject.build().bids(moment_of(0)), "bids", (ADS,), "a", LARGEST_BID, "at the start")
-    return f"floats of shape [{ADS}], from 0 to {LARGEST_BID:,.0f}"
+    answers_well(subject.build().bids(moment_of(0)), "bids", (ADS,), "a", MAX_BID, "at the start")
+    return f"floats of shape [{ADS}], from 0 to {MAX_BID:,.0f}"
 
 
 def first_participation(subject: Subject) -> str:
@@ -142,7 +142,7 @@ def history(subject: Subject) -> str:
             if told is not None:
                 raise CheckFailed(f"expected observe to return nothing, found {type(told).__name__}")
         when = f"after {update} updates"
-        answers_well(bidder.bids(now), "bids", (ADS,), "a", LARGEST_BID, when)
+        answers_well(bidder.bids(now), "bids", (ADS,), "a", MAX_BID, when)
         answers_well(bidder.participation(now), "participation", (ADVERTISERS,), "m", 1.0, when)
     return f"proper over {UPDATES} updates: quiet hours, spent budgets, two changes of the day"
 

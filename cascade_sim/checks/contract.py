@@ -12,9 +12,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cascade_sim.foundation.errors import UserError
-from cascade_sim.foundation.signals import heed, is_interrupt
+from cascade_sim.foundation.signals import check_interrupt, is_interrupt
 from cascade_sim.scenario.plugins import where_and_what
-from cascade_sim.scenario.user_code.process_settings import same_settings
+from cascade_sim.scenario.user_code.process_settings import preserve_global_state
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ def run_checks(checks: Iterable[Check[S]], subject: S, on_finding: Listener | No
     for name, check, needs in checks:
         text = _missing(findings, needs)
         finding = Finding(name, "skipped", text) if text else _answer(name, check, subject)
-        heed()
+        check_interrupt()
         findings.append(finding)
         if on_finding is not None:
             on_finding(finding)
@@ -115,7 +115,7 @@ def _missing(findings: Findings, needs: Sequence[str]) -> str:
 def _answer(name: str, check: Callable[[S], str], subject: S) -> Finding:
     """Run one check; whatever the user's code raises is a failure with its place."""
     try:
-        with same_settings():
+        with preserve_global_state():
             return Finding(name, "ok", check(subject))
     except Remark as remark:
         return Finding(name, "note", str(remark))

@@ -61,7 +61,7 @@ from cascade_sim.training.modules import (
     make_scorer,
     module_options,
 )
-from cascade_sim.world.truth import Truth
+from cascade_sim.world.truth import GroundTruth
 from cascade_sim.world.world import World, build_world
 
 SMALL_WORLD = {"users": 64, "ads": 256, "advertisers": 32, "base_logit": -1.0}
@@ -72,7 +72,7 @@ DROPOUT_OPS = ("bernoulli", "bernoulli_", "native_dropout", "dropout", "dropout_
 SHAPE_OPS = ("view", "_unsafe_view", "reshape", "squeeze", "unsqueeze", "expand", "permute", "t", "detach")
 N_LISTS, LIST = 256, 16  # what is trained on
 BATCH = 256
-LEAST_GAIN = 1e-4  # of the loss; less is rounding
+MIN_GAIN = 1e-4  # of the loss; less is rounding
 PUSHES, PUSH = 200, 0.05  # steps, and their size, that move weights towards low or high answers
 FAR_OUT = 2.0  # an answer that no probability has
 ENDS = ("sigmoid", "softmax", "log_sigmoid_forward", "clamp", "relu", "exp", "softplus")
@@ -153,7 +153,7 @@ class Subject:
 
     spec: ModelSpec
     world: World
-    truth: Truth
+    truth: GroundTruth
     view: FeatureView
     home: Path = Path(".")
     own: type | None = None  # the class itself, where it was given
@@ -236,7 +236,7 @@ def make_subject(
     return Subject(
         spec.model_copy(update={"features": features}),
         world,
-        Truth(world, small),
+        GroundTruth(world, small),
         world.view(features),
         home,
         own,
@@ -492,7 +492,7 @@ def training(subject: Subject) -> str:
     first, second = subject.build(), subject.build()
     after = _train(subject, first, epochs=2, learning_rate=subject.spec.learning_rate)[-1]
     _train(subject, second, epochs=2, learning_rate=subject.spec.learning_rate)
-    if not after < before * (1 - LEAST_GAIN):
+    if not after < before * (1 - MIN_GAIN):
         raise CheckFailed(
             f"expected an epoch of {subject.spec.recipe} to lower the loss, found {before:.4f} before "
             f"and {after:.4f} after"

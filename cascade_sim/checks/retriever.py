@@ -31,7 +31,7 @@ from cascade_sim.checks.contract import Check, CheckFailed, Findings, Listener, 
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.plugins import RETRIEVER_KINDS, kind_of, require_reference
 from cascade_sim.scenario.sections import SIMILARITY, Churn, History, World
-from cascade_sim.world.availability import Lives
+from cascade_sim.world.availability import AdAvailability
 from cascade_sim.world.world import World as Seen
 from cascade_sim.world.world import build_world
 
@@ -97,7 +97,7 @@ class Subject:
         return build_world(self.spec.model_copy(update={**sizes, **more}), SEED)
 
     @property
-    def lives(self) -> Lives:
+    def lives(self) -> AdAvailability:
         assert self.world.lives is not None
         return self.world.lives
 
@@ -115,7 +115,9 @@ class Subject:
         made = (ids, (ids * 7 % USERS).astype(np.int32), np.sin(ids).astype(np.float32), ids * DAY / 8)
         return Requests(*(array[rows] for array in made))
 
-    def retrieved(self, rows: Any = slice(None), size: int = SIZE, lives: Lives | None = None) -> Any:
+    def retrieved(
+        self, rows: Any = slice(None), size: int = SIZE, lives: AdAvailability | None = None
+    ) -> Any:
         """What a built one brings, well formed; CheckFailed if it is not."""
         requests = self.requests(rows)
         available = availability(requests, lives)

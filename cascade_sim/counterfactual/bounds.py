@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from cascade_sim.auction import MICROS
-from cascade_sim.logs.store.store import LoggedStore, open_store
+from cascade_sim.logs.store.store import LogStore, open_store
 from cascade_sim.scenario.log_support import about_of, find_market
 from cascade_sim.scenario.overrides import Change, Point, Refused
 from cascade_sim.scenario.schema import ArmSpec, Scenario
@@ -44,7 +44,7 @@ class Bounds:
         )
 
 
-def reserve_bounds(store: LoggedStore, reserve: float, is_first_price: bool) -> Bounds:
+def reserve_bounds(store: LogStore, reserve: float, is_first_price: bool) -> Bounds:
     """What a reserve would have earned, from winners and prices alone."""
     is_clicked = store.about.charging == "click"
     sums = np.zeros((3, store.n_requests))

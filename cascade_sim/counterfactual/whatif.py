@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, REPLAY_MEASURES, arm_measures
-from cascade_sim.analysis.statistics.bootstrap import worth_of_pairing
+from cascade_sim.analysis.statistics.bootstrap import variance_reduction
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.counterfactual.bounds import refuse_winners
 from cascade_sim.diagnostics.reopen import ReopenedRun, Trust, reopen
@@ -31,7 +31,7 @@ from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.scenario.overrides import Point, given_points, parse_points, turn
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
-from cascade_sim.scenario.serving_parameters import arm_knobs
+from cascade_sim.scenario.serving_parameters import arm_parameters
 from cascade_sim.storage.files import below, storage_errors, write_file
 from cascade_sim.storage.folder import json_text, open_run
 from cascade_sim.storage.tables import tables
@@ -386,7 +386,7 @@ class WhatIfEvaluation(ArmEvaluation):
             tables = {arm: self.tallies[arm].joined("columns") for arm in (today, name)}
         before, after = tables[today], tables[name]
         return {
-            kind: worth_of_pairing(before[column], after[column], resamples, seed)
+            kind: variance_reduction(before[column], after[column], resamples, seed)
             for kind, column in PAIRED.items()
         }
 
@@ -404,7 +404,7 @@ def answer_name(points: Sequence[Point], arm: str | None, requests: int | None =
     Where the words leave something out (values in the middle, signs that no file's name can have), the
     beginning of a hash of them all follows: no two questions share a folder.
     """
-    knobs = arm_knobs()
+    knobs = arm_parameters()
     ends = [knob[-1] for knob in knobs]
     parts, asked, is_whole = [], [], True
     for changes in zip(*points, strict=True):

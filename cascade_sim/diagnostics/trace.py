@@ -225,7 +225,7 @@ def _true_values(sim: Simulation, arm: Arm, alone: Block) -> np.ndarray:
     corpus = np.arange(sim.world.n_ads, dtype=np.int32)[None, :]
     values = np.maximum(sim.environment.true_value(alone, corpus, arm)[0], 0.0)
     lives = sim.world.lives
-    return values if lives is None else np.where(lives.are_there(corpus[0], alone.times), values, 0.0)
+    return values if lives is None else np.where(lives.is_available(corpus[0], alone.times), values, 0.0)
 
 
 def _retrieval_row(

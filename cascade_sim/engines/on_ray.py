@@ -35,7 +35,7 @@ from cascade_sim.foundation.workers import (
     Answer,
     Job,
     answer_of,
-    epitaph,
+    failure_message,
     require_names,
     unpacked,
     usable_cores,
@@ -176,7 +176,7 @@ class OnRay:
         finally:
             under_way.cancel()
         if given_up:
-            raise UserError(epitaph(given_up, len(results), go_on))
+            raise UserError(failure_message(given_up, len(results), go_on))
         return {job.name: results[job.name] for job in jobs}
 
     def chunks(self, service: Service, chunks: Iterable[Chunk], workers: int) -> Iterator[tuple[Chunk, Any]]:

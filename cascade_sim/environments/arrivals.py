@@ -17,7 +17,7 @@ import numpy as np
 import simpy
 
 from cascade_sim.agents.traffic import Visitors, arrival_times
-from cascade_sim.cascade.request import RequestKnobs
+from cascade_sim.cascade.request import RequestOverrides
 from cascade_sim.cascade.serve import Block
 from cascade_sim.engines import Chunk, Engine, Service, open_engine
 from cascade_sim.foundation import random as draws
@@ -207,7 +207,7 @@ class ReplayedArrivals(Arrivals):
         requests = self._requests(phase, index, n_requests)
         rows, columns = self._replay.rows(requests), self._replay.store.requests
         reserve = columns["reserve"][rows]
-        knobs = RequestKnobs(
+        knobs = RequestOverrides(
             slots=columns["slots"][rows].astype(np.int64),
             logged_reserve=np.where(np.isnan(reserve), self._reserve_cpc, reserve),
         )
@@ -250,7 +250,7 @@ class ResampledArrivals(Arrivals):
         """These requests, whoever stands behind each."""
         (rows, times), columns = self._replay.resampling.place(requests), self._replay.store.requests
         reserve, users = columns["reserve"][rows], columns["user"][rows]
-        knobs = RequestKnobs(
+        knobs = RequestOverrides(
             slots=columns["slots"][rows].astype(np.int64),
             logged_reserve=np.where(np.isnan(reserve), self._reserve_cpc, reserve),
         )

@@ -29,7 +29,7 @@ from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.environments.budget_replay import BudgetReplay
 from cascade_sim.environments.clusters import Clusters
 from cascade_sim.environments.evaluators.truth import true_value
-from cascade_sim.environments.market_inputs import Visits, draw_budgets, traffic_profile
+from cascade_sim.environments.market_inputs import LoggedRequests, draw_budgets, traffic_profile
 from cascade_sim.environments.names import Names
 from cascade_sim.environments.page_columns import Log, block_of, by_request
 from cascade_sim.environments.statement import Measured, Statement
@@ -39,7 +39,7 @@ from cascade_sim.logs.replay.observed import ObservedClicks
 from cascade_sim.scenario.capabilities import Capability
 from cascade_sim.scenario.market import Budgets, Market
 from cascade_sim.scenario.schema import Route, Scenario, requests_by_phase
-from cascade_sim.world.truth import Truth
+from cascade_sim.world.truth import GroundTruth
 from cascade_sim.world.world import World
 
 
@@ -50,7 +50,7 @@ class Environment(protocols.Environment[Block, Arm, Decision, Outcome, Clusters,
     arrivals: Arrivals
     names: Names
     scorers: dict[str, Scorer]  # who may sit in a stage untrained, beside those that every world has
-    _truth: Truth | ObservedClicks
+    _truth: GroundTruth | ObservedClicks
 
     def __init__(self, scenario: Scenario, seed: int):
         self._scenario, self.spec, self.seed, self.names = scenario, scenario.world, seed, Names()
@@ -178,7 +178,7 @@ class Environment(protocols.Environment[Block, Arm, Decision, Outcome, Clusters,
         """Daily budgets of a market.  [advertisers] micro-units"""
         return draw_budgets(spec, self.world.n_advertisers, self.seed)
 
-    def visits(self) -> Visits | None:
+    def visits(self) -> LoggedRequests | None:
         """The requests of a market where the world has them; None: the market draws them."""
         return None
 

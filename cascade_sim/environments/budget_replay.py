@@ -23,7 +23,7 @@ from cascade_sim.world.world import World
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledBlock:
     """A block as an arm served it with its budgets."""
 
     decision: Decision
@@ -79,7 +79,7 @@ class BudgetReplay:
         own = self.of(arm)
         return {"advertisers": len({who for who, _ in own.ran_out}), "days": len(own.ran_out)}
 
-    def settle(self, block: Block, arm: Arm) -> Settled:
+    def settle(self, block: Block, arm: Arm) -> SettledBlock:
         """Serve the next block of an arm, and charge what comes of it."""
         own, days, n = self.of(arm), self.budgets.days(block.times), len(block)
         if own.day < 0 and n:
@@ -106,7 +106,7 @@ class BudgetReplay:
             start = stop
             work.serve_changed(start, was_out, own.is_out)
         self._count(own, block, work)
-        return Settled(
+        return SettledBlock(
             work.decision,
             replace(work.outcome(), charges_micros=taken, affordable_micros=most),
             work.arm,

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.foundation import random as draws
-from cascade_sim.logs.replay.imputation import users_come_again
-from cascade_sim.logs.store.store import LoggedStore
+from cascade_sim.logs.replay.imputation import has_returning_users
+from cascade_sim.logs.store.store import LogStore
 
-MOST_UNITS = 8_192  # beyond, units are put together
-FEWEST_HOURS = 40  # with fewer, intervals from resampled hours are too narrow
+MAX_UNITS = 8_192  # beyond, units are put together
+MIN_HOURS = 40  # with fewer, intervals from resampled hours are too narrow
 HOUR = 3_600.0
 SURE = 0.001  # hours differ by more than chance
 
@@ -36,20 +36,20 @@ class Clusters:
         return {"by": self.kind, "units": self.n_apart, "why": self.why}
 
 
-def resampling_units(store: LoggedStore, n_requests: int, resample: str, seed: int) -> Clusters:
+def resampling_units(store: LogStore, n_requests: int, resample: str, seed: int) -> Clusters:
     """The units of the first n requests: as asked for or, with `auto`, by what the log has."""
     makers = {"request": _by_request, "user": _by_user, "hour": _by_hour}
     if resample != "auto":
         units = makers[resample](store, n_requests, seed)
-        few = "; so few that intervals may be too narrow" if units.n_apart < FEWEST_HOURS else ""
+        few = "; so few that intervals may be too narrow" if units.n_apart < MIN_HOURS else ""
         return _because(units, f"as the scenario says{few}")
     clicks = _clicks_by_request(store)[:n_requests]
-    again, hours = users_come_again(store), _by_hour(store, n_requests, seed)
+    again, hours = has_returning_users(store), _by_hour(store, n_requests, seed)
     by_time = _hours_differ(clicks, hours)
     if not again and not by_time:
         why = "no user comes again, and hours differ by no more than chance"
         return _because(_by_request(store, n_requests, seed), why)
-    if by_time and hours.n_apart < FEWEST_HOURS:
+    if by_time and hours.n_apart < MIN_HOURS:
         kind = "user" if again else "request"
         units = makers[kind](store, n_requests, seed)
         return _because(
@@ -70,33 +70,33 @@ def _because(units: Clusters, why: str) -> Clusters:
     return Clusters(units.kind, units.of_request, units.n, units.n_apart, why)
 
 
-def _by_request(store: LoggedStore, n_requests: int, seed: int) -> Clusters:
-    n = min(n_requests, MOST_UNITS)
+def _by_request(store: LogStore, n_requests: int, seed: int) -> Clusters:
+    n = min(n_requests, MAX_UNITS)
     return Clusters("request", np.arange(n_requests, dtype=np.int64) * n // n_requests, n, n_requests, "")
 
 
-def _by_user(store: LoggedStore, n_requests: int, seed: int) -> Clusters:
+def _by_user(store: LogStore, n_requests: int, seed: int) -> Clusters:
     """Users; a request of nobody known is a unit of its own."""
     user = store.requests["user"][:n_requests].astype(np.int64)
     request = np.arange(n_requests, dtype=np.int64)
     key = np.where(user >= 0, user, int(user.max(initial=0)) + 1 + request)
     found, place = np.unique(key, return_inverse=True)
     n = len(found)
-    if n > MOST_UNITS:
+    if n > MAX_UNITS:
         order = np.argsort(draws.uniform(seed, "users resampled together", found), kind="stable")
         together = np.empty(n, np.int64)
-        together[order] = np.arange(n) % MOST_UNITS
+        together[order] = np.arange(n) % MAX_UNITS
         place = together[place]
-    return Clusters("user", place.astype(np.int64), min(n, MOST_UNITS), n, "")
+    return Clusters("user", place.astype(np.int64), min(n, MAX_UNITS), n, "")
 
 
-def _by_hour(store: LoggedStore, n_requests: int, seed: int) -> Clusters:
+def _by_hour(store: LogStore, n_requests: int, seed: int) -> Clusters:
     hour = np.floor(store.requests["time"][:n_requests] / HOUR).astype(np.int64)
     found, place = np.unique(hour, return_inverse=True)
     return Clusters("hour", place.astype(np.int64), len(found), len(found), "")
 
 
-def _clicks_by_request(store: LoggedStore) -> NDArray[np.float64]:
+def _clicks_by_request(store: LogStore) -> NDArray[np.float64]:
     clicks = np.zeros(store.n_requests)
     for start, stop, columns in store.blocks(("click",)):
         total = np.concatenate([[0], np.cumsum(columns["click"] == 1)])

@@ -11,7 +11,7 @@ import numpy as np
 from cascade_sim.agents.advertisers import with_tail
 from cascade_sim.agents.traffic_profiles import Profile, constant, daily, hourly
 from cascade_sim.auction import MICROS
-from cascade_sim.cascade.ledger import LARGEST_BUDGET, NO_BUDGET
+from cascade_sim.cascade.ledger import MAX_BUDGET, NO_BUDGET
 from cascade_sim.cascade.serve import Block
 from cascade_sim.environments.arrivals import ResampledArrivals
 from cascade_sim.foundation import random as draws
@@ -19,7 +19,7 @@ from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.market import Budgets, Market, find_profile
 
 
-class Visits(Protocol):
+class LoggedRequests(Protocol):
     """Requests of a market, in the order they come."""
 
     def until(self, end: float) -> Block:
@@ -57,7 +57,7 @@ def draw_budgets(spec: Budgets, n: int, seed: int) -> np.ndarray:
     spread = with_tail(draws.normal(seed, "budget", ids), spec.sigma, spec.tail)
     amount = spec.median * np.exp(spec.sigma * spread)
     has_one = draws.uniform(seed, "has a budget", ids) < spec.share
-    micros = np.clip(np.rint(amount * MICROS), 1.0, LARGEST_BUDGET).astype(np.int64)
+    micros = np.clip(np.rint(amount * MICROS), 1.0, MAX_BUDGET).astype(np.int64)
     return np.where(has_one, micros, NO_BUDGET)
 
 

@@ -2,7 +2,7 @@
 
 from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.foundation.errors import UserError
-from cascade_sim.logs.store.store import LoggedStore
+from cascade_sim.logs.store.store import LogStore
 
 
 def whole_number(given: int | str, option: str) -> int:
@@ -40,7 +40,7 @@ class LoggedNames(Names):
 
     are_given = True
 
-    def __init__(self, store: LoggedStore):
+    def __init__(self, store: LogStore):
         self._store = store
 
     def name(self, kind: str, code: int) -> str:

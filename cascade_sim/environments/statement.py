@@ -13,8 +13,8 @@ from cascade_sim.environments.clusters import Clusters
 from cascade_sim.environments.evaluators.model_quality import ModelQuality
 from cascade_sim.logs.replay.imputation import ClickModel
 from cascade_sim.logs.replay.observed import ObservedClicks
-from cascade_sim.logs.store.format import what_it_says
-from cascade_sim.logs.store.store import LoggedStore
+from cascade_sim.logs.store.format import supported_queries
+from cascade_sim.logs.store.store import LogStore
 
 HELD_FIXED = (
     "the log: the same requests with the same candidates, bids, predictions and pages of as many slots",
@@ -52,7 +52,7 @@ class Statement:
 
 
 def log_statement(
-    store: LoggedStore, clicks: ObservedClicks, clusters: Clusters, measured: Measured
+    store: LogStore, clicks: ObservedClicks, clusters: Clusters, measured: Measured
 ) -> Statement:
     """What an answer from a replayed log rests on."""
     about, sums = store.about, measured.sums
@@ -62,7 +62,7 @@ def log_statement(
         "currency": about.currency,
         "charging": about.charging,
         "level": about.level,
-        "says": list(what_it_says(about)),
+        "says": list(supported_queries(about)),
         "resampled": clusters.as_json(),
         "click_model": model_facts(store, clicks.model),
         "replayed": {
@@ -142,7 +142,7 @@ def notes(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def model_facts(store: LoggedStore, model: ClickModel | None) -> dict[str, Any] | None:
+def model_facts(store: LogStore, model: ClickModel | None) -> dict[str, Any] | None:
     """The click model and its calibration, as JSON holds it; None without one."""
     if model is None:
         return None
@@ -156,7 +156,7 @@ def model_facts(store: LoggedStore, model: ClickModel | None) -> dict[str, Any] 
 
 
 def model_quality(
-    store: LoggedStore,
+    store: LogStore,
     model: ClickModel | None,
     scorers: Mapping[str, Scorer],
     effects: np.ndarray,

@@ -20,7 +20,7 @@ from cascade_sim.environments.base import Environment
 from cascade_sim.environments.evaluators.truth import TruthEvaluator
 from cascade_sim.scenario.schema import Route, Scenario, requests_by_phase
 from cascade_sim.scenario.sections import SIMILARITY
-from cascade_sim.world.truth import Truth
+from cascade_sim.world.truth import GroundTruth
 from cascade_sim.world.world import build_world
 
 
@@ -30,7 +30,7 @@ class Synthetic(Environment):
     def __init__(self, scenario: Scenario, seed: int, workers: int = 1, engine: Engine | None = None):
         super().__init__(scenario, seed)
         self.world = build_world(scenario.world, seed)
-        self._truth: Truth = Truth(self.world, scenario.world)
+        self._truth: GroundTruth = GroundTruth(self.world, scenario.world)
         self.arrivals = Arrivals(self.world, scenario.traffic, workers, engine, requests_by_phase(scenario))
         self.scorers = {"truth": TruthScorer(self._truth)}
 

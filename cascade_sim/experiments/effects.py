@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.metrics.catalogue import MARKET_MEASURES, Metric, columns_of
-from cascade_sim.analysis.statistics.days import FEWEST_DAYS
+from cascade_sim.analysis.statistics.days import MIN_DAYS
 from cascade_sim.analysis.statistics.estimates import Estimate
 from cascade_sim.analysis.statistics.trials import (
     Effect,
@@ -86,7 +86,7 @@ def daily_sums(
 
 
 def paired_by_day(days: Mapping[str, Mapping[str, Sequence[float]]], length: float) -> dict[str, Any]:
-    """Every measure from the sums of the days of two markets; intervals from FEWEST_DAYS whole days on."""
+    """Every measure from the sums of the days of two markets; intervals from MIN_DAYS whole days on."""
     measures = {}
     for name, metric in MEASURES.items():
         parts = [_parts(metric, days[role]) for role in days]
@@ -94,7 +94,7 @@ def paired_by_day(days: Mapping[str, Mapping[str, Sequence[float]]], length: flo
         day = np.tile(np.arange(len(parts[0][0])), len(days))
         tops, bottoms = (np.concatenate(column) for column in zip(*parts, strict=True))
         effect = ratio_effect(tops, bottoms, treated, day)
-        if len(parts[0][0]) < FEWEST_DAYS or length % 1:
+        if len(parts[0][0]) < MIN_DAYS or length % 1:
             bare = (Estimate(effect.difference.value), Estimate(effect.lift.value))
             effect = Effect(effect.treatment, effect.control, *bare, effect.units)
         measures[name] = _entry(effect)

@@ -12,7 +12,7 @@ from cascade_sim.cascade.ledger import NO_BUDGET
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.experiments.assignment import Assignment
 from cascade_sim.experiments.server import SplitServer
-from cascade_sim.market.ad_server import Settled
+from cascade_sim.market.ad_server import SettledBlock
 from cascade_sim.market.run import MarketRun
 from cascade_sim.scenario.market import Market
 from cascade_sim.study.simulation import Simulation
@@ -61,7 +61,7 @@ class DesignRun(MarketRun):
         by_request = Assignment("request", self.assignment.seed, self.assignment.share)
         return window.take(by_request.is_drawn(window) == self.part)
 
-    def _book(self, settled: Settled) -> None:
+    def _book(self, settled: SettledBlock) -> None:
         super()._book(settled)
         is_late = self.spec.charging.click_delay > 0
         self.outcomes.add(settled, self.assignment.is_treated(settled.block), is_late)

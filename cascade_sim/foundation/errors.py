@@ -6,10 +6,10 @@ from difflib import get_close_matches
 
 from cascade_sim.foundation.terminal import shown
 
-MOST_OF_WORD = 300  # characters of a value without a space in it that are shown; paths are shorter
-MOST_OF_LINE = 3000
-MOST_LINES = 100
-MOST_OF_LIST = 20_000  # characters of all problems that are told at once; the first is told whatever it takes
+MAX_OF_WORD = 300  # characters of a value without a space in it that are shown; paths are shorter
+MAX_OF_LINE = 3000
+MAX_LINES = 100
+MAX_OF_LIST = 20_000  # characters of all problems that are told at once; the first is told whatever it takes
 
 
 def shortened(text: str) -> str:
@@ -20,12 +20,12 @@ def shortened(text: str) -> str:
     """
     text = shown(text)
     text = re.sub(
-        rf"\S{{{MOST_OF_WORD + 1},}}",
-        lambda word: f"{word[0][: MOST_OF_WORD // 2]}… ({len(word[0]):,} characters)",
+        rf"\S{{{MAX_OF_WORD + 1},}}",
+        lambda word: f"{word[0][: MAX_OF_WORD // 2]}… ({len(word[0]):,} characters)",
         text,
     )
     lines = [
-        line if len(line) <= MOST_OF_LINE else f"{line[:MOST_OF_LINE]}… ({len(line):,} characters)"
+        line if len(line) <= MAX_OF_LINE else f"{line[:MAX_OF_LINE]}… ({len(line):,} characters)"
         for line in text.split("\n")
     ]
     return "\n".join(lines)
@@ -65,8 +65,8 @@ class ScenarioError(UserError):
     """Everything that is wrong with a scenario, one problem per line of the message."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        shown = [shortened(problem) for problem in problems[:MOST_LINES]]
-        while len(shown) > 1 and sum(map(len, shown)) > MOST_OF_LIST:
+        shown = [shortened(problem) for problem in problems[:MAX_LINES]]
+        while len(shown) > 1 and sum(map(len, shown)) > MAX_OF_LIST:
             shown.pop()
         if len(problems) > len(shown):
             shown.append(f"… and {len(problems) - len(shown):,} more")

@@ -23,7 +23,7 @@ from cascade_sim.foundation.simd import (
 )
 
 AHEAD = 8  # candidates ahead whose row is asked for, where a row is a cache line or two
-PASSES, LEAST_COLUMNS = 8, 16  # how wide tables are read: in so many passes of at least so many candidates
+PASSES, MIN_COLUMNS = 8, 16  # how wide tables are read: in so many passes of at least so many candidates
 SELECT_BINS = 512
 TILES_AT_ONCE = 256  # tiles that stay in the cache while every request of a group looks at them
 # Of e^x in float32: the range, log 2 in two parts (the first has few digits, so that k times it is exact),
@@ -97,7 +97,7 @@ def coaction_scores(
     n_requests, n = ids.shape
     out = np.zeros((n_requests, n), np.float32)
     # Some columns of all requests at a time: ids ascend, so the requests meet near each other in the tables.
-    step = max(LEAST_COLUMNS, n // PASSES)
+    step = max(MIN_COLUMNS, n // PASSES)
     for first in range(0, n, step):
         last = min(first + step, n)
         for row in range(n_requests):

@@ -16,7 +16,7 @@ COUNTED_AT_ONCE = 4_000_000  # resample counts
 SUMMED_AT_ONCE = 400_000  # sums of an arm over resamples: they stay in the cache until used
 
 KEPT_IDS = 100_000_000  # retrieved ids for users who come again; beyond, those longest away give way
-MOST_LEARNED = 20_000_000  # impressions, or candidates of a student, that a model learns from
-MOST_ESTIMATED = 20_000_000  # requests of a randomised log that are estimated from
+MAX_LEARNED = 20_000_000  # impressions, or candidates of a student, that a model learns from
+MAX_ESTIMATED = 20_000_000  # requests of a randomised log that are estimated from
 
 COACTION_UNITS = 8  # of a co-action net's matrix, for each of its dimensions

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cascade_sim.foundation import compilation
-from cascade_sim.foundation.signals import heed
+from cascade_sim.foundation.signals import check_interrupt
 from cascade_sim.foundation.terminal import in_line, shown
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Stage:
 
     def advance(self, n: int = 1) -> None:
         """`n` more units are done."""
-        heed()  # between two pieces of work
+        check_interrupt()  # between two pieces of work
         self.done += n
         if self._bars is not None and self._task is not None:
             self._bars.advance(self._task, n)

@@ -2,8 +2,9 @@
 
 Slurm, Kubernetes and `timeout` send SIGTERM; it is an interrupt like Ctrl-C with an exit code of its own. An
 interrupt that falls into code which swallows it (a bare `except`, a callback that runs inside a library)
-would be lost: `heed`, asked between two pieces of work, raises it again. Where Python itself swallows it (a
-finaliser, a callback of the garbage collector) it would print a traceback; as `heed` is to come, it does not.
+would be lost: `check_interrupt`, called between two pieces of work, raises it again. Where Python itself
+swallows it (a finaliser, a callback of the garbage collector) it would print a traceback; as
+`check_interrupt` is to come, it does not.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def _quiet_about_interrupts() -> Iterator[None]:
-    """An interrupt that falls into a finaliser is not printed: `heed` raises it again."""
+    """An interrupt that falls into a finaliser is not printed: `check_interrupt` raises it again."""
     before = sys.unraisablehook
 
     def hook(unraisable: sys.UnraisableHookArgs) -> None:
@@ -86,7 +87,7 @@ def stoppable() -> Iterator[None]:
             _Signals.is_over = False
 
 
-def heed() -> None:
+def check_interrupt() -> None:
     """Raise an interrupt that came in and was swallowed."""
     if _Signals.came is not None and threading.current_thread() is threading.main_thread():
         raise _Signals.came

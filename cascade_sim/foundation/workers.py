@@ -129,7 +129,7 @@ def run_jobs(
     finally:
         pool.stop()
     if pool.given_up:
-        raise UserError(epitaph(pool.given_up, len(pool.results), go_on))
+        raise UserError(failure_message(pool.given_up, len(pool.results), go_on))
     return {job.name: pool.results[job.name] for job in jobs}
 
 
@@ -160,7 +160,7 @@ class _Pool:
                 try:
                     answer = pipe.recv()
                 except (EOFError, OSError):  # OSError: it died with half an answer in the pipe
-                    self._bury(worker)
+                    self._reap(worker)
                     continue
                 self._take(worker, answer)
                 on_done(worker.job.name)
@@ -196,7 +196,7 @@ class _Pool:
     def _take(self, worker: _Worker, answer: "Answer") -> None:
         self.results[worker.job.name] = unpacked(worker.job.name, answer)
 
-    def _bury(self, worker: _Worker) -> None:
+    def _reap(self, worker: _Worker) -> None:
         """Take off a worker that died. Its job is the next to be tried again, TRIES times in all."""
         del self.busy[worker.pipe]
         worker.pipe.close()
@@ -292,7 +292,7 @@ def _cause(code: int | None) -> str:
     return f"ended with exit code {code}"
 
 
-def epitaph(given_up: Mapping[str, str], finished: int, go_on: str) -> str:
+def failure_message(given_up: Mapping[str, str], finished: int, go_on: str) -> str:
     """The message about jobs whose workers died three times, by how the last one died."""
     dead = "; ".join(f"{name} died three times: {cause}" for name, cause in given_up.items())
     others = "no other is finished" if not finished else f"the other {finished} are finished and kept"

@@ -33,13 +33,13 @@ HEADERS = {
 HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?")
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 LONGEST_URL = 20_000
-LEAST_TOKEN = 16
-TOKEN = re.compile(rf"[A-Za-z0-9._~-]{{{LEAST_TOKEN},512}}")  # what an address and a cookie take as it is
-MOST_OF_FILE = 4096  # bytes
+MIN_TOKEN = 16
+TOKEN = re.compile(rf"[A-Za-z0-9._~-]{{{MIN_TOKEN},512}}")  # what an address and a cookie take as it is
+MAX_OF_FILE = 4096  # bytes
 
 
 @dataclass(frozen=True)
-class Door:
+class AccessPolicy:
     """Who is let in."""
 
     hosts: frozenset[str]  # names by which this server is called, without the port
@@ -85,35 +85,35 @@ class Door:
         return f"'http://{name}:{self.port}/?token={self.token}'"
 
 
-def door_of(host: str, port: int, token: str | None = None) -> Door:
+def door_of(host: str, port: int, token: str | None = None) -> AccessPolicy:
     """Who is let in at this address; without a token, one is made. UserError for one that is none."""
     if token is None:
         token = secrets.token_hex(24)
     if not TOKEN.fullmatch(token):
         raise UserError(
-            f"the token has {len(token)} characters; give {LEAST_TOKEN} to 512 that cannot be guessed, of "
+            f"the token has {len(token)} characters; give {MIN_TOKEN} to 512 that cannot be guessed, of "
             "A-Z, a-z, 0-9 and - . _ ~, or none, and one is made"
         )
     if host.lower() in LOOPBACK:
-        return Door(LOOPBACK, port, token)
+        return AccessPolicy(LOOPBACK, port, token)
     is_any = host in ("0.0.0.0", "::")
     names = {socket.gethostname().lower()} if is_any else {host.lower()}
-    return Door(LOOPBACK | names, port, token, is_any)
+    return AccessPolicy(LOOPBACK | names, port, token, is_any)
 
 
 def token_in(file: Path) -> str:
     """The token that a file holds, in its only line; UserError if it does not."""
     try:
-        content = read_file(file, most=MOST_OF_FILE, follows=True)
+        content = read_file(file, most=MAX_OF_FILE, follows=True)
     except OSError as error:
         raise UserError(f"--token-file: cannot read {file}: {error.strerror}") from None
     return content.decode("ascii", "replace").removesuffix("\n").removesuffix("\r")
 
 
-class Gate:
+class AccessMiddleware:
     """Refuses at the door, and gives every answer its headers."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: AccessPolicy) -> None:
         self._app, self._door = app, door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

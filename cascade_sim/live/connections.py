@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from cascade_sim.foundation.terminal import echo
 
 PATIENCE = 10.0  # seconds from a connection, or the answer before, to the end of the next question's headers
-MOST_CONNECTIONS = 100
+MAX_CONNECTIONS = 100
 AT_ONCE = 4  # accepted in a turn of the loop: so many may be open beyond the most, for some turns
 QUEUE = 128  # that wait to be accepted
 
@@ -25,15 +25,15 @@ QUEUE = 128  # that wait to be accepted
 def most_connections() -> int:
     """Far fewer than there are file descriptors: runs have files to open, too."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    few = MOST_CONNECTIONS if descriptors == resource.RLIM_INFINITY else descriptors // 4
-    return max(1, min(MOST_CONNECTIONS, few))
+    few = MAX_CONNECTIONS if descriptors == resource.RLIM_INFINITY else descriptors // 4
+    return max(1, min(MAX_CONNECTIONS, few))
 
 
 class PatientProtocol(H11Protocol):
     """HTTP of which a question has to arrive in time. Idle connections are in the order of their waiting."""
 
     idle: dict[PatientProtocol, asyncio.TimerHandle]  # of the server, set by it
-    most = MOST_CONNECTIONS
+    most = MAX_CONNECTIONS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -14,12 +14,12 @@ from typing import Any, get_args
 import numpy as np
 
 from cascade_sim.auction.pricing import PARAMETERS, RULES
-from cascade_sim.live.session import Session, Way
+from cascade_sim.live.session import Session, Variant
 from cascade_sim.scenario.overrides import overrides_of
 from cascade_sim.scenario.schema import ArmOverrides
-from cascade_sim.scenario.serving_parameters import KnobPath, arm_knobs, scenario_path
+from cascade_sim.scenario.serving_parameters import ParamPath, arm_parameters, scenario_path
 
-LABELS: dict[KnobPath, str] = {
+LABELS: dict[ParamPath, str] = {
     ("auction", "reserve_cpc"): "Reserve, per click",
     ("auction", "score_floor"): "Score floor",
     ("auction", "squashing"): "Squashing",
@@ -53,14 +53,16 @@ STEPS = 200  # of a slider over an amount of money
 CURVE = 13  # values of a curve
 
 
-def knobs_of(session: Session, arm: str) -> list[dict[str, Any]]:
+def parameters_of(session: Session, arm: str) -> list[dict[str, Any]]:
     """The controls for an arm in the order of LABELS: path, label, group, today's value, ends or choices."""
-    session.arm(Way(arm))
+    session.arm(Variant(arm))
     now = overrides_of(session.specs[arm])
     spec = session.specs[arm]
     steps, routes = tuple(spec.pre_ranking.earlier), spec.retrieval.routes
-    known = set(arm_knobs(steps, routes))
-    quotas: dict[KnobPath, str] = {("retrieval", "routes", name, "size"): f"Ads of {name}" for name in routes}
+    known = set(arm_parameters(steps, routes))
+    quotas: dict[ParamPath, str] = {
+        ("retrieval", "routes", name, "size"): f"Ads of {name}" for name in routes
+    }
     found = []
     for knob, label in {**labels_of(steps), **quotas}.items():
         if knob not in known:
@@ -77,9 +79,9 @@ def knobs_of(session: Session, arm: str) -> list[dict[str, Any]]:
     return found
 
 
-def labels_of(steps: Sequence[str]) -> dict[KnobPath, str]:
+def labels_of(steps: Sequence[str]) -> dict[ParamPath, str]:
     """What the parameters of an arm are called, in the order of its stages; `steps` are earlier ones."""
-    labels: dict[KnobPath, str] = {}
+    labels: dict[ParamPath, str] = {}
     for knob, label in LABELS.items():
         if knob == ("pre_ranking", "size"):
             for step in steps:
@@ -99,7 +101,7 @@ def _size_range(session: Session, arm: str, step: str) -> dict[str, Any] | None:
     return _number(spec.slots + 1 if at == len(names) - 1 else sizes[at + 2], sizes[at], 1)
 
 
-def _about(session: Session, arm: str, knob: KnobPath, value: Any) -> dict[str, Any] | None:
+def _about(session: Session, arm: str, knob: ParamPath, value: Any) -> dict[str, Any] | None:
     """What kind of control a knob has; None for none."""
     spec = session.specs[arm]
     if knob == ("auction", "reserve_cpc"):
@@ -128,7 +130,7 @@ def _about(session: Session, arm: str, knob: KnobPath, value: Any) -> dict[str, 
     return {"kind": "choice", "choices": choices} if len(choices) > 1 else None
 
 
-def _choices(session: Session, knob: KnobPath) -> list[str]:
+def _choices(session: Session, knob: ParamPath) -> list[str]:
     scenario = session.scenario
     if knob == ("auction", "pricing"):
         return list(RULES)
@@ -165,7 +167,7 @@ def _money(session: Session, what: str, today: Any) -> dict[str, Any]:
 
 
 def _most(session: Session, what: str) -> float:
-    arm = session.arm(Way(session.baseline))
+    arm = session.arm(Variant(session.baseline))
     block = session.context(session.sample[0]).block
     page = session.sim.serve(block, arm).page
     shown = page.ads >= 0

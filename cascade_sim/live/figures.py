@@ -23,7 +23,7 @@ TIERS = ((0.01, "top 1 %"), (0.1, "next 9 %"), (0.5, "next 40 %"), (1.0, "the re
 MOVERS = 5
 UNITS = {"hour": 3_600.0, "minute": 60.0, "second": 1.0}
 STEPS = (3_600.0, 600.0, 60.0, 10.0, 1.0)  # of a curve over time; the longest that shows a course
-LEAST_STEPS, MOST_STEPS = 6, 24 * 14
+MIN_STEPS, MAX_STEPS = 6, 24 * 14
 Columns = dict[str, np.ndarray]
 
 
@@ -244,9 +244,9 @@ def day(
         return None
     times = np.concatenate([session.block(index).times for index in blocks])
     lasts = float(times.max() - times.min())
-    step = next((step for step in STEPS if lasts >= LEAST_STEPS * step), STEPS[-1])
+    step = next((step for step in STEPS if lasts >= MIN_STEPS * step), STEPS[-1])
     start = math.floor(float(times.min()) / step)
-    at = np.minimum(times // step - start, MOST_STEPS - 1).astype(np.int64)
+    at = np.minimum(times // step - start, MAX_STEPS - 1).astype(np.int64)
     n = int(at.max()) + 1
     requests = np.bincount(at, minlength=n)
     unit, length = next((name, length) for name, length in UNITS.items() if step >= length)

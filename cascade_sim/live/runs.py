@@ -16,14 +16,14 @@ from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
 from cascade_sim.counterfactual.whatif import worlds_of
 from cascade_sim.diagnostics.reopen import Trust
 from cascade_sim.foundation.errors import UserError, shortened
-from cascade_sim.live.session import MOST_BYTES, Session, Way
+from cascade_sim.live.session import MAX_BYTES, Session, Variant
 from cascade_sim.scenario.diff import scenario_diff
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import Run, open_run
 
-MOST_DIFFERENCES = 60
+MAX_DIFFERENCES = 60
 
 
 class OfferedRun:
@@ -98,7 +98,7 @@ class Runs:
     def _make_room(self, session: Session) -> None:
         """All runs together keep no more than one may: those asked about longest ago forget."""
         self._in_use = [*(other for other in self._in_use if other is not session), session]
-        while len(self._in_use) > 1 and sum(each.most_bytes for each in self._in_use) > MOST_BYTES:
+        while len(self._in_use) > 1 and sum(each.most_bytes for each in self._in_use) > MAX_BYTES:
             self._in_use.pop(0).forget()
 
     def side_by_side(self) -> dict[str, Any]:
@@ -141,8 +141,8 @@ def _row(offered: OfferedRun, scenario: Scenario, first: Scenario) -> dict[str, 
             for name in WHAT_IF_MEASURES
             if isinstance(own.get(name), Mapping)
         },
-        "differs": lines[:MOST_DIFFERENCES],
-        "more": max(len(lines) - MOST_DIFFERENCES, 0),
+        "differs": lines[:MAX_DIFFERENCES],
+        "more": max(len(lines) - MAX_DIFFERENCES, 0),
     }
 
 
@@ -158,7 +158,7 @@ def market_hours(metrics: Mapping[str, Any]) -> dict[str, Any] | None:
     return found or None
 
 
-def command_line(path: Path, way: Way, baseline: str) -> str:
+def command_line(path: Path, way: Variant, baseline: str) -> str:
     """The command that gives the exact answer."""
     words = ["python", "-m", "cascade_sim", "whatif", str(path)]
     for word in way.words:

@@ -27,12 +27,12 @@ from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES, WHAT_IF_REVEN
 from cascade_sim.foundation.errors import UserError, shortened
 from cascade_sim.foundation.terminal import echo
 from cascade_sim.live import browse, figures
-from cascade_sim.live.access import Door, Gate, refuse
+from cascade_sim.live.access import AccessMiddleware, AccessPolicy, refuse
 from cascade_sim.live.connections import PageServer
-from cascade_sim.live.controls import curve_values, knobs_of
+from cascade_sim.live.controls import curve_values, parameters_of
 from cascade_sim.live.runs import Runs, command_line, market_hours
-from cascade_sim.live.session import Session, Way
-from cascade_sim.live.work import IDLE, LATER, NOW, SOON, Busy, Job, Stale, Wanted, Worker
+from cascade_sim.live.session import Session, Variant
+from cascade_sim.live.work import IDLE, LATER, NOW, SOON, Busy, CancellableProgress, Job, Superseded, Worker
 from cascade_sim.storage.folder import json_text
 
 HERE = Path(__file__).parent
@@ -42,9 +42,9 @@ FILES = {
     "/live.js": ("live.js", "text/javascript; charset=utf-8"),
     "/draw.js": ("draw.js", "text/javascript; charset=utf-8"),
 }
-MOST_WORDS = 40  # knobs at a time
+MAX_WORDS = 40  # knobs at a time
 LONGEST = 2_000  # characters of a word
-MOST_EXACT = 8  # exact answers that wait, of some seconds each
+MAX_EXACT = 8  # exact answers that wait, of some seconds each
 CURVE_MEASURES = (
     *(WHAT_IF_REVENUE, "revenue_per_request", "expected_ctr", "cpc", "rcs", "slots_filled"),
     *("welfare", "expected_rpm"),
@@ -89,14 +89,14 @@ class Question:
     def flag(self, name: str) -> bool:
         return self.text(name) in ("1", "true")
 
-    def ways(self, session: Session) -> tuple[Way, Way]:
+    def ways(self, session: Session) -> tuple[Variant, Variant]:
         """The way with its knobs turned, and the arm that it is held against."""
         words = self._request.query_params.getlist("set")
-        if len(words) > MOST_WORDS or any(len(word) > LONGEST for word in words):
-            raise UserError(f"at most {MOST_WORDS} knobs at a time, of at most {LONGEST:,} characters each")
+        if len(words) > MAX_WORDS or any(len(word) > LONGEST for word in words):
+            raise UserError(f"at most {MAX_WORDS} knobs at a time, of at most {LONGEST:,} characters each")
         arm = self.text("arm", session.baseline) or session.baseline
         against = self.text("against", arm) or arm
-        return Way(arm, tuple(words)), Way(against)
+        return Variant(arm, tuple(words)), Variant(against)
 
     def key(self, kind: str) -> tuple[str, str] | None:
         """Whose question it is, of its kind: a newer one of the same takes its place."""
@@ -110,7 +110,7 @@ class Live:
     def __init__(self, paths: Sequence[Path], trust: bool = False) -> None:
         self.runs = Runs(paths, trust)
         self.worker = Worker()
-        self._exact = Worker(MOST_EXACT)  # by the code of whatif, which does not come in pieces
+        self._exact = Worker(MAX_EXACT)  # by the code of whatif, which does not come in pieces
         self._warm: set[int] = set()
         self.is_closed = False
 
@@ -164,9 +164,9 @@ class Live:
     def _about(self, question: Question) -> Job:
         session, offered = (yield from self.opened(question.run)), self.runs.offered_run(question.run)
         arm = question.text("arm", session.baseline) or session.baseline
-        session.arm(Way(arm))
+        session.arm(Variant(arm))
         yield
-        knobs = knobs_of(session, arm)
+        knobs = parameters_of(session, arm)
         steps = session.specs[arm].pre_ranking.earlier
         names = [*WHAT_IF_MEASURES, *(after_step(name, step) for name in AFTER_STEPS for step in steps)]
         return {
@@ -220,7 +220,7 @@ class Live:
         session = yield from self.opened(question.run)
         way, against = question.ways(session)
         path = question.text("knob") or ""
-        knob = next((knob for knob in knobs_of(session, way.arm) if knob["path"] == path), None)
+        knob = next((knob for knob in parameters_of(session, way.arm) if knob["path"] == path), None)
         if knob is None:
             raise UserError(f"no knob {path!r} that has a curve")
         base = session.arm(against)
@@ -232,7 +232,7 @@ class Live:
             for value in curve_values(knob):
                 point: dict[str, Any] = {"value": value, "is_all": is_all}
                 try:
-                    arm = session.arm(Way(way.arm, (*words, f"{path}={_word(value)}")))
+                    arm = session.arm(Variant(way.arm, (*words, f"{path}={_word(value)}")))
                     pages = yield from session.measured(arm, blocks)
                     then = [pages[index] for index in blocks]
                     point["measures"] = figures.measures(session, then, today, blocks, CURVE_MEASURES)
@@ -270,13 +270,13 @@ class Live:
         job = self._exactly(session, way)
         return json_text(await asyncio.wrap_future(self._exact.submit(job, NOW, question.key("exact"))))
 
-    def _exactly(self, session: Session, way: Way) -> Job:
+    def _exactly(self, session: Session, way: Variant) -> Job:
         yield
-        return session.exact(way, Wanted(self._exact.is_wanted))
+        return session.exact(way, CancellableProgress(self._exact.is_wanted))
 
     # Routes
 
-    def app(self, door: Door) -> Gate:
+    def app(self, door: AccessPolicy) -> AccessMiddleware:
         """The whole application."""
 
         def doing(job: Callable[[Question], Job], urgency: int) -> Callable[[Request], Awaitable[Response]]:
@@ -319,7 +319,7 @@ class Live:
             self.close()
 
         missing = {404: lambda request, error: refuse("there is no such page", 404)}
-        return Gate(Starlette(routes=routes, lifespan=lifespan, exception_handlers=missing), door)
+        return AccessMiddleware(Starlette(routes=routes, lifespan=lifespan, exception_handlers=missing), door)
 
     def _stream(self, question: Question) -> Response:
         """The lines of a job as they come."""
@@ -336,7 +336,7 @@ class Live:
                 while (point := await lines.get()) is not None:
                     yield json.dumps(point, allow_nan=False) + "\n"
                 error = None if future.cancelled() else future.exception()
-                if error is not None and not isinstance(error, Stale):
+                if error is not None and not isinstance(error, Superseded):
                     yield json.dumps({"error": _words(error)}) + "\n"
             finally:
                 future.cancel()  # who went away need not be answered
@@ -352,7 +352,7 @@ def _explained(handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
             return await handle(request)
         except UserError as error:
             return refuse(shortened(str(error)), 400)
-        except Stale:
+        except Superseded:
             return refuse("a newer question took its place", 409)
         except Busy:
             return refuse("too many questions wait; ask again in a moment", 503)
@@ -401,6 +401,6 @@ def listening(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve_page(live: Live, door: Door, listener: socket.socket) -> None:
+def serve_page(live: Live, door: AccessPolicy, listener: socket.socket) -> None:
     """Answer until Ctrl-C."""
     PageServer(live.app(door)).run(sockets=[listener])

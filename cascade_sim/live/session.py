@@ -35,16 +35,16 @@ from cascade_sim.scenario.overrides import Point, Refused, parse_points, refuse,
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
 
 QUICK = 2_048  # requests of a first answer
-MOST_WAYS = 16  # ways to serve whose pages are kept
-MOST_TURNED = 256  # settings that are known to be right or wrong
-MOST_YARDS = 4  # answers from the whole pre-ranking set, kept for each block
-MOST_SETS, MOST_KNOWN, MOST_MADE = 2, 12, 12  # of each block's memo
-MOST_BYTES = 2 << 30  # of scores kept; blocks beyond are scored again for every question
+MAX_WAYS = 16  # ways to serve whose pages are kept
+MAX_TURNED = 256  # settings that are known to be right or wrong
+MAX_YARDS = 4  # answers from the whole pre-ranking set, kept for each block
+MAX_SETS, MAX_KNOWN, MAX_MADE = 2, 12, 12  # of each block's memo
+MAX_BYTES = 2 << 30  # of scores kept; blocks beyond are scored again for every question
 BYTES_A_PAIR = 160  # a candidate of a request with its scores, bids and what is made of them, at most
 
 
 @dataclass(frozen=True)
-class Way:
+class Variant:
     """A way to serve: an arm, and the knobs turned in it as `--set` takes them."""
 
     arm: str
@@ -90,11 +90,11 @@ class Session:
         self.sample = spread(self.n_blocks, -(-QUICK // self.block_size))
         self._contexts: dict[int, Context[Any]] = {}
         self._ways: OrderedDict[Arm, Pages] = OrderedDict()
-        self._turned: OrderedDict[Way, Arm | UserError] = OrderedDict()
+        self._turned: OrderedDict[Variant, Arm | UserError] = OrderedDict()
 
     # What is asked
 
-    def arm(self, way: Way) -> Arm:
+    def arm(self, way: Variant) -> Arm:
         """The arm that serves so; UserError in the words of `whatif` for a knob that cannot be turned so."""
         found = self._turned.get(way)
         if found is None:
@@ -103,17 +103,17 @@ class Session:
             except UserError as error:
                 found = error
             self._turned[way] = found
-            if len(self._turned) > MOST_TURNED:
+            if len(self._turned) > MAX_TURNED:
                 self._turned.popitem(last=False)
         if isinstance(found, UserError):
             raise found
         return found
 
-    def _turn(self, way: Way) -> Arm:
+    def _turn(self, way: Variant) -> Arm:
         changed, spec = self.turned(way)
         return replace(Setting(self.opened, self.folder, way.arm).serving(way.arm, spec, changed), name="")
 
-    def turned(self, way: Way) -> tuple[Scenario, ArmSpec]:
+    def turned(self, way: Variant) -> tuple[Scenario, ArmSpec]:
         """The scenario and the arm with its knobs turned; UserError if they cannot be."""
         if way.arm not in self.specs:
             raise UserError(unknown_name("arm", way.arm, self.specs))
@@ -124,14 +124,14 @@ class Session:
         except Refused as reason:
             raise refuse(reason, way.words) from None
 
-    def _point(self, way: Way) -> Point:
+    def _point(self, way: Variant) -> Point:
         """The knobs that are turned; Refused if there is no such knob."""
         points = parse_points(way.words, self.scenario, way.arm)
         if len(points) > 1:
             raise UserError("one value for each knob; a curve goes over several")
         return points[0]
 
-    def exact(self, way: Way, progress: Progress | None = None) -> dict[str, Any]:
+    def exact(self, way: Variant, progress: Progress | None = None) -> dict[str, Any]:
         """The answer of `whatif`, by the code of `whatif`. Knows nothing of what is kept here."""
         if not way.words:
             raise UserError("no knob is turned, so there is nothing to ask; turn one")
@@ -170,7 +170,7 @@ class Session:
         """What is known of a way to serve, by block; those asked about last are kept, the first for good."""
         if arm not in self._ways:
             self._ways[arm] = {}
-            while len(self._ways) > MOST_WAYS:
+            while len(self._ways) > MAX_WAYS:
                 del self._ways[list(self._ways)[1]]
         elif next(iter(self._ways)) != arm:
             self._ways.move_to_end(arm)
@@ -181,7 +181,7 @@ class Session:
         if index in self._contexts:
             return self._contexts[index]
         context = self.evaluation.context(self.block(index))
-        if (len(self._contexts) + 1) * self._block_bytes <= MOST_BYTES:
+        if (len(self._contexts) + 1) * self._block_bytes <= MAX_BYTES:
             self._contexts[index] = context
         return context
 
@@ -192,7 +192,7 @@ class Session:
     @property
     def most_bytes(self) -> int:
         """What its scores take when all are kept that can be."""
-        return min(self.n_blocks * self._block_bytes, MOST_BYTES)
+        return min(self.n_blocks * self._block_bytes, MAX_BYTES)
 
     def forget(self) -> None:
         """Give up all scores and pages; they are found again when somebody asks."""
@@ -201,7 +201,7 @@ class Session:
 
     def warm(self) -> Iterator[None]:
         """Serve the baseline, then ask every trained model about every pre-ranking set; pieces of work."""
-        arm = self.arm(Way(self.baseline))
+        arm = self.arm(Variant(self.baseline))
         yield from self.measured(arm, self.blocks(True))
         for index in self.blocks(True):
             if index not in self._contexts:
@@ -228,9 +228,9 @@ class Session:
             fates=None if best is None else _fates(best, decision.sets[1:]),
             uncertain=evaluation.uncertain(found).get(UNCERTAINTY),
         )
-        context.trim(MOST_YARDS)
+        context.trim(MAX_YARDS)
         assert context.block.memo is not None
-        context.block.memo.trim(MOST_SETS, MOST_KNOWN, MOST_MADE)
+        context.block.memo.trim(MAX_SETS, MAX_KNOWN, MAX_MADE)
         return served
 
     # What can be measured

@@ -17,13 +17,13 @@ from typing import Any
 from cascade_sim.foundation.progress import Progress, Stage
 
 Job = Generator[Any, None, Any]
-MOST_WAITING = 64
+MAX_WAITING = 64
 
 # Urgencies, the least first.
 NOW, SOON, LATER, IDLE = range(4)
 
 
-class Stale(Exception):  # noqa: N818 (nothing went wrong)
+class Superseded(Exception):  # noqa: N818 (nothing went wrong)
     """A newer question of the same asker took the place of this one."""
 
 
@@ -50,7 +50,7 @@ class _Task:
 class Worker:
     """Does the jobs in a thread of its own, until it is closed."""
 
-    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, most_waiting: int = MAX_WAITING) -> None:
         self._most_waiting = most_waiting
         self._tasks: list[_Task] = []
         self._at: _Task | None = None
@@ -114,7 +114,7 @@ class Worker:
         if task.is_stale or task.answer.cancelled():
             task.job.close()
             if not task.answer.cancelled():
-                task.answer.set_exception(Stale())
+                task.answer.set_exception(Superseded())
             return False
         try:
             told = next(task.job)
@@ -131,7 +131,7 @@ class Worker:
         return True
 
 
-class Wanted(Progress):
+class CancellableProgress(Progress):
     """Of work that does not come in pieces: it is given up as Stale where it would say how far it is."""
 
     def __init__(self, is_wanted: Callable[[], bool]) -> None:
@@ -158,5 +158,5 @@ class _WantedStage(Stage):
 
     def advance(self, n: int = 1) -> None:
         if not self._is_wanted():
-            raise Stale
+            raise Superseded
         super().advance(n)

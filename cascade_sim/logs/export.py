@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from cascade_sim.cascade.cache import Memo
+from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.scorers import is_probability
 from cascade_sim.cascade.serve import Block, Decision, Stage, score
@@ -182,7 +182,7 @@ class _Export:
         start = None if self.sim.world.is_timed else 0.0  # else a block begins where the one before it ends
         while done < self.total:
             block = self.sim.arrivals.block(self.phase, index, self.total, start)
-            yield self._rows(replace(block, memo=Memo()))
+            yield self._rows(replace(block, memo=BlockCache()))
             start = None if start is None else float(block.times[-1])
             done += len(block)
             index += 1

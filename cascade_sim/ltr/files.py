@@ -28,7 +28,7 @@ BLOCK = 1 << 24  # bytes read at a time
 
 SHOWN = 5  # malformed lines that are listed
 
-LARGEST_ID = 999_999  # of a feature; a greater one is taken for a mistake
+MAX_ID = 999_999  # of a feature; a greater one is taken for a mistake
 
 TOO_LARGE = 3.4028235677973366e38  # rounds to infinity in float32, and so does all above
 
@@ -180,7 +180,7 @@ def _dense(parts: list[Parsed], columns: np.ndarray) -> np.ndarray:
     """The rows as a table, a column per id in `columns`.  [N, F] float32"""
     n = sum(len(part.labels) for part in parts)
     table = np.zeros((n, len(columns)), np.float32)
-    place = np.full(LARGEST_ID + 1, -1, np.int32)
+    place = np.full(MAX_ID + 1, -1, np.int32)
     place[columns] = np.arange(len(columns))
     first = 0
     for part in parts:
@@ -256,7 +256,7 @@ def parse(text: bytes, first_line: int = 1) -> Parsed:
     labels, qids = np.empty(most_rows, np.float32), np.empty(most_rows, np.int64)
     line, starts = np.empty(most_rows, np.int64), np.zeros(most_rows + 1, np.int64)
     ids, values = np.empty(most_features, np.int32), np.empty(most_features, np.float32)
-    bad, stamp = np.empty(most_rows, np.int64), np.full(LARGEST_ID + 1, -1, np.int32)
+    bad, stamp = np.empty(most_rows, np.int64), np.full(MAX_ID + 1, -1, np.int32)
     n, n_bad = _lines(data, first_line, labels, qids, line, starts, ids, values, bad, stamp, _POWERS)
     end = starts[n]
     return Parsed(
@@ -325,13 +325,7 @@ def _line(data, at, end, ids, values, kept, stamp, row, powers):
         else:
             name = _whole_at(data, at, colon)
             value, is_number = _number_at(data, colon + 1, stop, powers)
-            if (
-                name < 0
-                or name > LARGEST_ID
-                or stamp[name] == row
-                or not is_number
-                or abs(value) >= TOO_LARGE
-            ):
+            if name < 0 or name > MAX_ID or stamp[name] == row or not is_number or abs(value) >= TOO_LARGE:
                 return -1, label, qid, 0
             stamp[name] = row
             ids[kept], values[kept] = name, value
@@ -433,8 +427,8 @@ def parse_line(text: str) -> Line | None:
             continue
         if not _WHOLE.match(name):
             raise ValueError(f"the feature id '{_cut(name)}' is not a whole number")
-        if int(name) > LARGEST_ID:
-            raise ValueError(f"the feature id {name} is above {LARGEST_ID}")
+        if int(name) > MAX_ID:
+            raise ValueError(f"the feature id {name} is above {MAX_ID}")
         if int(name) in features:
             raise ValueError(f"feature {int(name)} is given twice")
         features[int(name)] = _number(value, f"the value of feature {int(name)}")

@@ -11,7 +11,7 @@ from cascade_sim.models.objectives import Objective
 
 
 @dataclass(frozen=True)
-class OnALine:
+class LinearlyCalibrated:
     """An objective whose predictions are slope · score + intercept: same order, another scale.
 
     The line is fitted by least squares, which is what grades are measured by. If all scores are equal it is
@@ -23,7 +23,7 @@ class OnALine:
     intercept: float
 
     @classmethod
-    def fit(cls, objective: Objective, outputs: torch.Tensor, labels: torch.Tensor) -> OnALine:
+    def fit(cls, objective: Objective, outputs: torch.Tensor, labels: torch.Tensor) -> LinearlyCalibrated:
         """Fit to outputs [N, n_heads] and labels [N] of data kept apart."""
         scores = objective.score(outputs).double().numpy()
         y = labels.double().numpy()

@@ -27,7 +27,7 @@ from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.ltr.files import RankingFile, read_file
-from cascade_sim.ltr.line import OnALine
+from cascade_sim.ltr.line import LinearlyCalibrated
 from cascade_sim.ltr.training import (
     Settings,
     Table,
@@ -408,7 +408,7 @@ def _train_cell(
     return cells
 
 
-def _is_finite(ranker: Objective | Calibrated | OnALine, outputs: torch.Tensor) -> bool:
+def _is_finite(ranker: Objective | Calibrated | LinearlyCalibrated, outputs: torch.Tensor) -> bool:
     return bool(torch.isfinite(outputs).all() and torch.isfinite(ranker.predict(outputs.double())).all())
 
 
@@ -418,9 +418,9 @@ def _rows(files: Files, plan: Plan, cell: Cell) -> Iterator[Row]:
     yield Row(name, cell, cell.test)
     for calibrator in plan.calibrators_of(name):
         labels, outputs = files.valid.labels.cpu(), cell.valid_outputs.double()
-        served: Calibrated | OnALine
+        served: Calibrated | LinearlyCalibrated
         if calibrator == "line":
-            served = OnALine.fit(cell.objective, outputs, labels)
+            served = LinearlyCalibrated.fit(cell.objective, outputs, labels)
         else:
             options = {"hidden": (32,)} if calibrator == "piecewise_linear" else {}
             served = Calibrated.fit(
@@ -429,7 +429,9 @@ def _rows(files: Files, plan: Plan, cell: Cell) -> Iterator[Row]:
         yield Row(served.name, cell, measured(served, cell.test_outputs, files.test))
 
 
-def measured(ranker: Objective | Calibrated | OnALine, outputs: torch.Tensor, table: Table) -> Measured:
+def measured(
+    ranker: Objective | Calibrated | LinearlyCalibrated, outputs: torch.Tensor, table: Table
+) -> Measured:
     """A ranker's outputs on a file, measured; undefined if any is not finite."""
     if not bool(torch.isfinite(outputs).all()):
         return Measured.undefined(table.lists)

@@ -19,16 +19,16 @@ import torch
 from cascade_sim.ltr.files import RankingFile
 from cascade_sim.models.adam import Adam
 from cascade_sim.models.nets.ltr_net import RankingNet, symmetric_log
-from cascade_sim.models.objectives import Dumped, Objective
+from cascade_sim.models.objectives import LoggedScores, Objective
 from cascade_sim.models.page_training import PageRows
 
 _ROWS = 65536  # scored at a time
 DUMPS = 4  # times per epoch that the net goes into service, where samples are dumped
 POINTS = 200  # of the curve of mean scores
 STEPS = 32  # least of an epoch, where there are lists enough
-MOST_LISTS, FEWEST_LISTS = 32, 4  # in a step; of fewer, batch norm sees too few items
+MAX_LISTS, MIN_LISTS = 32, 4  # in a step; of fewer, batch norm sees too few items
 ALL_STEPS = 2000  # of a training, about
-MOST_EPOCHS, FEWEST_EPOCHS = 40, 5
+MAX_EPOCHS, MIN_EPOCHS = 40, 5
 LAYERS = ((100_000, (1024, 512, 256)), (10_000, (256, 128, 64)), (0, (64, 32)))  # from so many items on
 STILL = 0.05  # of all that a training gained: more than that in its last quarter, and it was not at its end
 
@@ -74,13 +74,13 @@ def usual_layers(n_items: int) -> tuple[int, ...]:
 
 def usual_batch(n_lists: int) -> int:
     """Lists a step for a file of this size: fewer of a small file, so that an epoch has steps enough."""
-    return max(min(FEWEST_LISTS, n_lists), min(MOST_LISTS, n_lists // STEPS))
+    return max(min(MIN_LISTS, n_lists), min(MAX_LISTS, n_lists // STEPS))
 
 
 def usual_epochs(n_lists: int, batch: int) -> int:
     """Passes over a file of this size: more over a small one, so that a training has steps enough."""
     steps = -(-n_lists // batch)
-    return max(FEWEST_EPOCHS, min(MOST_EPOCHS, -(-ALL_STEPS // steps)))
+    return max(MIN_EPOCHS, min(MAX_EPOCHS, -(-ALL_STEPS // steps)))
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def _epoch(
     net: RankingNet,
     optimiser: Adam,
     data: Table,
-    batches: Iterator[tuple[np.ndarray, np.ndarray, Dumped | None]],
+    batches: Iterator[tuple[np.ndarray, np.ndarray, LoggedScores | None]],
     curve: list[float],
 ) -> bool:
     """One pass; appends the batches' mean scores. False, and no further, if a loss is not finite."""
@@ -222,7 +222,7 @@ def _epoch(
 
 def _list_batches(
     objective: Objective, net: RankingNet, data: Table, size: int, shuffle: np.random.Generator
-) -> Iterator[tuple[np.ndarray, np.ndarray, Dumped | None]]:
+) -> Iterator[tuple[np.ndarray, np.ndarray, LoggedScores | None]]:
     """Rows and offsets of about `size` lists at a time, in random order.
 
     Batches are of even length: batch norm on a short last one would upset what was learnt.
@@ -237,7 +237,7 @@ def _list_batches(
 
 def _sample_batches(
     objective: Objective, net: RankingNet, data: Table, size: int, shuffle: np.random.Generator
-) -> Iterator[tuple[np.ndarray, np.ndarray, Dumped | None]]:
+) -> Iterator[tuple[np.ndarray, np.ndarray, LoggedScores | None]]:
     """Rows of all lists mixed, in as many batches as there would be of lists, with their lists' dumps."""
     labels = data.labels.cpu()
     order = shuffle.permutation(len(labels))
@@ -252,7 +252,7 @@ def _sample_batches(
             continue
         of, request = np.unique(pages.owner[rows], return_inverse=True)
         dumped_rows, lists = pages.rows(of)
-        dumped = Dumped(
+        dumped = LoggedScores(
             dump[dumped_rows].to(device), labels[dumped_rows].to(device), lists, torch.from_numpy(request)
         )
         yield rows, np.array([0, len(rows)]), dumped

@@ -33,7 +33,7 @@ UNDER_WAY = 16  # blocks ranked ahead of settlement: enough for the workers, few
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledBlock:
     """Requests with their pages and what comes of them. [R, k] in slot order; ad -1 is an empty slot."""
 
     block: Block
@@ -92,7 +92,7 @@ class MarketServer:
 
     def serve(
         self, window: Block, took_part: np.ndarray, pool: ThreadPoolExecutor | None
-    ) -> Iterator[Settled]:
+    ) -> Iterator[SettledBlock]:
         """Settle the requests of a window, piece by piece in request order; without a pool in this thread.
 
         `took_part` [advertisers] grows by the requests an advertiser took part in.
@@ -223,7 +223,7 @@ class MarketServer:
             takes_part[row, place] = luck < share[row, place]
         return takes_part
 
-    def _settle(self, block: Block, lists: RankedLists, took_part: np.ndarray) -> Iterator[Settled]:
+    def _settle(self, block: Block, lists: RankedLists, took_part: np.ndarray) -> Iterator[SettledBlock]:
         start = 0
         owner, available = self.sim.world.advertiser, self._ledger.available
         answers = _Answers(self._audience, block, len(self._effects))
@@ -280,7 +280,7 @@ class MarketServer:
         expected: np.ndarray,
         clicks: np.ndarray,
         taken: np.ndarray,
-    ) -> Settled:
+    ) -> SettledBlock:
         """What came of these requests, and what is still to come."""
         ads, nothing = of_page(lists.ads, pages, -1), np.zeros_like(taken)
         click_time = np.where(clicks, block.times[:, None], np.inf)
@@ -288,7 +288,7 @@ class MarketServer:
             luck = draws.uniform(self.sim.seed, "click delay", block.requests[:, None], ads)
             click_time += click_delays(luck, self.spec.charging.click_delay)
         conversions, conversion_time = self._convert(block, ads, click_time)
-        return Settled(
+        return SettledBlock(
             block=block,
             lists=lists,
             ads=ads,

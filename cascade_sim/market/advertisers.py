@@ -15,10 +15,10 @@ from cascade_sim.storage.checkpoints import flat
 from cascade_sim.study.simulation import Simulation
 from cascade_sim.training.modules import build_bidder
 
-LARGEST_BID = 1e6  # a million such clicks still fit the integers of a ledger
+MAX_BID = 1e6  # a million such clicks still fit the integers of a ledger
 
 
-class Crowd:
+class BidderPopulation:
     """All bidders of a market. Each acts for the advertisers that drew it."""
 
     def __init__(self, sim: Simulation, specs, budget_micros: np.ndarray, home: Path = Path(".")):
@@ -54,7 +54,7 @@ class Crowd:
         """Bid per click of every ad.  [A]"""
         bids = np.zeros(n_ads)
         for i, ads in enumerate(self._ads):
-            bids[ads] = self._answer(i, "bids", moment, len(ads), LARGEST_BID)
+            bids[ads] = self._answer(i, "bids", moment, len(ads), MAX_BID)
         return bids
 
     def participation(self, moment: Moment, n_advertisers: int) -> np.ndarray:

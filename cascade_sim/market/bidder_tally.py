@@ -12,7 +12,7 @@ import numpy as np
 from cascade_sim.agents.traffic_profiles import Profile, expected_share
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.ledger import NO_BUDGET, Ledger
-from cascade_sim.market.advertisers import Crowd
+from cascade_sim.market.advertisers import BidderPopulation
 from cascade_sim.scenario.market import DAY, Market
 
 HOUR = 3600.0
@@ -27,7 +27,7 @@ BY_KIND = ("spend_share", "multiplier", "participation")
 class KindTally:
     """Counts, spend curves and wins, for every kind of bidder of one arm."""
 
-    def __init__(self, crowd: Crowd, ledger: Ledger, spec: Market, profile: Profile, world):
+    def __init__(self, crowd: BidderPopulation, ledger: Ledger, spec: Market, profile: Profile, world):
         self.names, self._kind_of = crowd.names, crowd.kind_of
         self._ledger, self._profile, self._world = ledger, profile, world
         self.has_budget = ledger.budget < NO_BUDGET

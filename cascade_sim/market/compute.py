@@ -24,9 +24,9 @@ The deadline runs from arrival. A stage that would start on a request after it l
 a request still under way then costs its time and goes no further. Either way the page is made by the
 last stage that was done in time.
 
-Sizes (`TrackedRule`). When advertisers lower their bids or run dry, all scores fall, and a rule with fixed
-edges would hand fewer and fewer ads to ranking. So edges follow the features of the last thousand requests: a
-bucket keeps its share of requests. What a window spent beyond the budget, or left, is made up for over the
+Sizes (`AdaptiveSizeRule`). When advertisers lower their bids or run dry, all scores fall, and a rule with
+fixed edges would hand fewer and fewer ads to ranking. So edges follow the features of the last thousand
+requests: a bucket keeps its share of requests. What a window spent beyond the budget, or left, is made up for over the
 next thousand requests, so the mean over a run stays at the budget although edges lag behind by a window.
 
 `ComputeTally` keeps latency, who answered, load by hour, and what compute brought in.
@@ -77,7 +77,7 @@ class MarketCompute:
     def __init__(self, spec: Compute | None, arm: Arm, seconds: float, seed: int):
         self._pools = None if spec is None else ServerPools(spec, arm.stage_names, seed)
         self._tally = None if spec is None else ComputeTally(spec, arm.stage_names, seconds)
-        self._rule = None if (rule := arm.stages[-2].size_rule) is None else TrackedRule(rule)
+        self._rule = None if (rule := arm.stages[-2].size_rule) is None else AdaptiveSizeRule(rule)
 
     def arm_now(self, arm: Arm) -> Arm:
         """The arm with the size rule of the coming window."""
@@ -128,7 +128,7 @@ def _sizes(block: Block, arm: Arm, platform: Platform) -> tuple[np.ndarray, np.n
 
 
 @dataclass(frozen=True)
-class Passage:
+class RequestTiming:
     """What became of requests [R] in the S stages [R, S]. Times in milliseconds."""
 
     answered_by: np.ndarray  # int8: place of the last stage done in time, -1 if not even retrieval (place 0)
@@ -137,9 +137,9 @@ class Passage:
     wait: np.ndarray  # float64: from ready to the stage's start, or to the deadline; 0 if not reached
     service: np.ndarray  # float64: server time spent on it, its share of the batch's fixed cost included
 
-    def take(self, rows) -> "Passage":
+    def take(self, rows) -> "RequestTiming":
         """The requests of these rows (a slice, a mask or indices)."""
-        return Passage(**{name: value[rows] for name, value in vars(self).items()})
+        return RequestTiming(**{name: value[rows] for name, value in vars(self).items()})
 
 
 def candidates_before_last(arm: Arm) -> tuple[int, ...]:
@@ -174,7 +174,7 @@ class ServerPools:
         self._batch_noise = np.ones(shape)
         self._last = -np.inf  # the last arrival
 
-    def serve(self, requests: np.ndarray, times: np.ndarray, candidates: np.ndarray) -> Passage:
+    def serve(self, requests: np.ndarray, times: np.ndarray, candidates: np.ndarray) -> RequestTiming:
         """Place these requests: ids [R], arrivals in seconds [R], candidates of each stage [R, S].
 
         Arrivals must not fall, also from one call to the next.
@@ -184,7 +184,7 @@ class ServerPools:
             raise ValueError("requests must come in order of arrival")
         n, n_stages = len(times), len(self._stages)
         normal = [draws.normal(self._seed, f"service {name}", requests) for name in self._stages]
-        passage = Passage(
+        passage = RequestTiming(
             answered_by=np.full(n, NOT_ANSWERED, np.int8),
             latency=np.zeros(n),
             reached=np.zeros(n, np.int8),
@@ -269,7 +269,7 @@ def _server(free, batch_start, batch_size, n_servers, batch, ready):
     return at, False
 
 
-class TrackedRule:
+class AdaptiveSizeRule:
     """A size rule that keeps to its budget while bids move. `rule` is the one for the next window."""
 
     def __init__(self, rule: SizeRule):
@@ -321,7 +321,7 @@ class ComputeTally:
         self._hours, self._late = np.zeros(n_hours, np.int64), np.zeros(n_hours, np.int64)
         self._busy = np.zeros((n_hours, n_stages))  # ms, in the hour of the request's arrival
 
-    def add(self, times: np.ndarray, candidates: np.ndarray, passage: Passage) -> None:
+    def add(self, times: np.ndarray, candidates: np.ndarray, passage: RequestTiming) -> None:
         """Requests in order: arrivals in seconds [R], candidates of each stage [R, S], their passage."""
         hour = np.minimum((times // HOUR).astype(int), len(self._hours) - 1)
         answered = passage.answered_by.astype(int)

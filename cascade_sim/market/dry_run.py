@@ -17,7 +17,7 @@ from torch import nn
 
 from cascade_sim.agents.bidding import MICROS, Feedback, Moment
 from cascade_sim.foundation.errors import UserError
-from cascade_sim.market.advertisers import LARGEST_BID, Crowd
+from cascade_sim.market.advertisers import MAX_BID, BidderPopulation
 from cascade_sim.market.visits import ask, build_click_model
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.training import Tables, outputs
@@ -101,7 +101,7 @@ def _bidders(sim: Simulation, market: Market) -> None:
     nothing = Feedback(*(np.zeros(n, np.int64) for _ in range(6)))
     for name, spec in market.bidders.items():
         before = own_code.loaded()
-        crowd = Crowd(sim, {name: spec}, np.full(n, BUDGET), sim.home)
+        crowd = BidderPopulation(sim, {name: spec}, np.full(n, BUDGET), sim.home)
         for n_updates in range(2):
             now = Moment(n_updates * market.update, 0, 0.0, 0.0)
             crowd.bids(now, sim.world.n_ads)
@@ -125,9 +125,9 @@ def _users(sim: Simulation, market: Market) -> None:
 def _check_bids(scenario: Scenario, seed: int) -> None:
     bids = scenario.world.bids
     highest = float(init_bids(scenario.world, seed).max())
-    if highest > LARGEST_BID:
+    if highest > MAX_BID:
         raise UserError(
             f"world.bids: the highest of {scenario.world.ads:,} init-bids is {highest:,.0f}; a market takes "
-            f"bids up to {LARGEST_BID:,.0f}; lower median ({bids.median:g}) or sigma ({bids.sigma:g})"
+            f"bids up to {MAX_BID:,.0f}; lower median ({bids.median:g}) or sigma ({bids.sigma:g})"
             + ("" if bids.tail is None else f", or raise tail ({bids.tail:g})")
         )

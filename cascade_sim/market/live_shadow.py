@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.metrics.consistency import rcs
-from cascade_sim.cascade.cache import Memo
+from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.serve import serve, shadow
 from cascade_sim.foundation import random as draws
-from cascade_sim.market.ad_server import MarketServer, Settled
+from cascade_sim.market.ad_server import MarketServer, SettledBlock
 from cascade_sim.scenario.market import DAY, Market
 
 HOUR = 3600.0
@@ -31,7 +31,7 @@ class LiveShadow:
         n_hours = int(np.ceil(spec.days * DAY / HOUR))
         self.hours = {name: np.zeros(n_hours) for name in SUMS}
 
-    def add(self, settled: Settled, server: MarketServer) -> None:
+    def add(self, settled: SettledBlock, server: MarketServer) -> None:
         """Send the watched requests of a settled piece through the arm and the bids that they met."""
         if self._share == 0:
             return
@@ -41,7 +41,7 @@ class LiveShadow:
         rows = np.nonzero(is_watched & is_ranked)[0]
         if not len(rows):
             return
-        block = replace(settled.block.take(rows), memo=Memo())
+        block = replace(settled.block.take(rows), memo=BlockCache())
         ideal, live = (serve(block, arm, server.platform) for arm in (shadow(server.arm), server.arm))
         share = rcs(ideal.win_set, live.competitive_set)
         has_ideal = ~np.isnan(share)

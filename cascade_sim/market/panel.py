@@ -33,7 +33,7 @@ from cascade_sim.analysis.metrics.ranking import table_auc
 from cascade_sim.analysis.metrics.stability import deployments_of, drift_section
 from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals
 from cascade_sim.analysis.statistics.days import market_lifts
-from cascade_sim.cascade.cache import Memo
+from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.scorers import ModelScorer, Scorer
 from cascade_sim.cascade.serve import Arm, Block, retrieve, score, serve, shadow
 from cascade_sim.scenario.schema import resolved_arms
@@ -123,7 +123,7 @@ class Panel:
     ) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, np.ndarray]]:
         """Columns of a block, and the prediction and true CTR of every candidate in it."""
         platform, world = self._sim.platform, self._sim.environment
-        block = replace(block, memo=Memo())  # both stages' scores and the candidates are found once
+        block = replace(block, memo=BlockCache())  # both stages' scores and the candidates are found once
         decision, ideal = serve(block, arm, platform), serve(block, shadow(arm), platform)
         ids, shown = decision.retrieved, decision.win_set >= 0
         prediction = ideal.passes[0].scores.prediction.astype(np.float64)  # the ranker's

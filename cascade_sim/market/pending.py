@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 
-class Waiting:
+class DelayQueue:
     """Rows that are due at a time, taken out when it has come."""
 
     def __init__(self, **columns: type):
@@ -42,15 +42,15 @@ class Waiting:
         self._columns = {name: np.array(state[name], old.dtype) for name, old in self._columns.items()}
 
 
-class Deliveries:
+class PendingEvents:
     """Everything that a market still waits for."""
 
     def __init__(self) -> None:
-        self.clicks = Waiting(
+        self.clicks = DelayQueue(
             time=np.float64, request=np.int64, slot=np.int8, ad=np.int32, advertiser=np.int64, cpc=np.int64
         )
-        self.holds = Waiting(time=np.float64, advertiser=np.int64, micros=np.int64)
-        self.conversions = Waiting(time=np.float64, advertiser=np.int64)
+        self.holds = DelayQueue(time=np.float64, advertiser=np.int64, micros=np.int64)
+        self.conversions = DelayQueue(time=np.float64, advertiser=np.int64)
 
     def state(self) -> dict[str, Any]:
         return {name: waiting.state() for name, waiting in vars(self).items()}

@@ -25,10 +25,10 @@ from cascade_sim.agents.traffic_profiles import expected_share
 from cascade_sim.cascade.ledger import Ledger
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.foundation.workers import serving_threads
-from cascade_sim.market.ad_server import MarketServer, Settled
-from cascade_sim.market.advertisers import Crowd
+from cascade_sim.market.ad_server import MarketServer, SettledBlock
+from cascade_sim.market.advertisers import BidderPopulation
 from cascade_sim.market.live_shadow import LiveShadow
-from cascade_sim.market.pending import Deliveries
+from cascade_sim.market.pending import PendingEvents
 from cascade_sim.market.tally import MarketTally
 from cascade_sim.market.trainer import make_trainer
 from cascade_sim.market.visits import Audience
@@ -50,7 +50,7 @@ class MarketRun:
         *,
         workers: int = 1,
         is_watched: bool = False,
-        on_block: Callable[[Settled], None] = lambda settled: None,
+        on_block: Callable[[SettledBlock], None] = lambda settled: None,
         on_charges: Callable[[dict[str, np.ndarray]], None] = lambda charges: None,
         on_checkpoint: Callable[[dict[str, Any]], None] = lambda state: None,
     ):
@@ -61,10 +61,10 @@ class MarketRun:
         self.profile = sim.environment.traffic_profile(spec, sim.home)
         self.audience = Audience(sim, spec.users, self.profile, sim.home)
         self.ledger = Ledger(self._draw_budgets(), spec.charging.overspend)
-        self.crowd = Crowd(sim, spec.bidders, self.ledger.budget, sim.home)
+        self.crowd = BidderPopulation(sim, spec.bidders, self.ledger.budget, sim.home)
         self.trainer = make_trainer(sim, arm, spec.training, spec.exploration)
         self.server = self._make_server()
-        self.deliveries = Deliveries()
+        self.deliveries = PendingEvents()
         self.tally = MarketTally(self.crowd, self.ledger, spec, self.profile, sim.world)
         self.live_shadow = LiveShadow(spec, sim.seed, is_on=is_watched)
         self._workers = workers
@@ -186,7 +186,7 @@ class MarketRun:
         self.participation = self.crowd.participation(moment, self.sim.world.n_advertisers)
         self.server.set_bids(self.bids, self.participation)
 
-    def _book(self, settled: Settled) -> None:
+    def _book(self, settled: SettledBlock) -> None:
         """Write down what happened to these requests, and what will come of it."""
         shown, owner = settled.ads >= 0, settled.advertiser
         self.audience.saw(settled.block.users, shown.sum(axis=1))
@@ -208,7 +208,7 @@ class MarketRun:
         self.tally.charge(clicks)
         self.on_charges(clicks)
 
-    def _expect_clicks(self, settled: Settled) -> None:
+    def _expect_clicks(self, settled: SettledBlock) -> None:
         """Clicks that will arrive, and what is held of the budgets until then."""
         owner, held = settled.advertiser, settled.held_micros
         window_ends = settled.block.times[:, None] + self.spec.charging.click_window

@@ -20,7 +20,7 @@ from cascade_sim.analysis.statistics.days import market_contrasts, market_lifts
 from cascade_sim.context import RunContext
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.foundation.workers import Job
-from cascade_sim.market.ad_server import Settled
+from cascade_sim.market.ad_server import SettledBlock
 from cascade_sim.market.panel import learning_sections
 from cascade_sim.market.run import MarketRun
 from cascade_sim.scenario.market import DAY, Market, market_jobs
@@ -127,7 +127,7 @@ def run_recorded(
     run: MarketRun,
     name: str,
     context: RunContext,
-    further: Callable[[Settled], dict[str, np.ndarray]] = lambda settled: {},
+    further: Callable[[SettledBlock], dict[str, np.ndarray]] = lambda settled: {},
 ) -> dict[str, Any]:
     """Let a market run, from its last checkpoint if there is one, and write its tables; its figures.
 
@@ -155,7 +155,7 @@ def run_recorded(
             )
             tables[table] = stack.enter_context(writer)
 
-        def on_block(settled: Settled) -> None:
+        def on_block(settled: SettledBlock) -> None:
             row = np.nonzero(settled.ads >= 0)[0]
             more = {column: values[row] for column, values in further(settled).items()}
             tables[names[0]].append({**market_columns(sim, settled), **more})
@@ -188,7 +188,7 @@ def market_tables(sim: Simulation, arm: str) -> list[str]:
     return [f"market-{arm}", *([f"charges-{arm}"] if is_late else [])]
 
 
-def market_columns(sim: Simulation, settled: Settled) -> dict[str, np.ndarray]:
+def market_columns(sim: Simulation, settled: SettledBlock) -> dict[str, np.ndarray]:
     """A row per shown ad, in request and slot order: what was decided, and what the user did with it.
 
     `answered_by` are places in `arm.stage_names`, which the table has as the categories of the column.

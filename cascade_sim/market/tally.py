@@ -9,7 +9,7 @@ from cascade_sim.agents.traffic_profiles import Profile
 from cascade_sim.analysis.metrics.catalogue import MARKET_MEASURES
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.ledger import Ledger
-from cascade_sim.market.advertisers import Crowd
+from cascade_sim.market.advertisers import BidderPopulation
 from cascade_sim.market.bidder_tally import KindTally
 from cascade_sim.scenario.market import DAY, Market
 
@@ -22,7 +22,7 @@ MONEY = ("revenue_micros", "click_value_micros")
 class MarketTally:
     """Sums by hour, the days' ledgers, and the kinds of bidders."""
 
-    def __init__(self, crowd: Crowd, ledger: Ledger, spec: Market, profile: Profile, world):
+    def __init__(self, crowd: BidderPopulation, ledger: Ledger, spec: Market, profile: Profile, world):
         self._ledger, self._spec = ledger, spec
         n_hours = int(np.ceil(spec.days * DAY / HOUR))
         self.hours = {name: np.zeros(n_hours, np.int64) for name in (*COUNTED, *MONEY)}

@@ -23,7 +23,7 @@ import torch
 from cascade_sim.cascade.scorers import ModelScorer
 from cascade_sim.cascade.serve import Arm, serve
 from cascade_sim.foundation import random as draws
-from cascade_sim.market.ad_server import Settled
+from cascade_sim.market.ad_server import SettledBlock
 from cascade_sim.market.panel import MEASURED, Panel
 from cascade_sim.models.calibrators import Calibrator, calibrator_class
 from cascade_sim.models.page_training import ClickedPages, make_pages, net_to_train, served_net
@@ -49,7 +49,7 @@ class RecentImpressions:
     def __init__(self) -> None:
         self._parts: list[dict[str, np.ndarray]] = []
 
-    def add(self, settled: Settled, slot_effects: np.ndarray) -> None:
+    def add(self, settled: SettledBlock, slot_effects: np.ndarray) -> None:
         block, raw = settled.block, settled.raw_score
         row, slot = np.nonzero(settled.ads >= 0)
         columns = {
@@ -98,7 +98,7 @@ class Trainer:
         self._deploy()
         self._measure(0.0)
 
-    def add(self, settled: Settled) -> None:
+    def add(self, settled: SettledBlock) -> None:
         """Keep pages that were served, in request order, to learn from."""
         self.recent.add(settled, self.sim.world.slot_effects)
 
@@ -304,7 +304,7 @@ class NoTrainer:
     def __init__(self, arm: Arm):
         self.arm = arm
 
-    def add(self, settled: Settled) -> None: ...
+    def add(self, settled: SettledBlock) -> None: ...
 
     def train(self, now: float) -> None: ...
 

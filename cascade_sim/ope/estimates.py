@@ -27,14 +27,14 @@ from cascade_sim.analysis.off_policy import OffPolicyEstimate
 from cascade_sim.analysis.off_policy import slates as off_policy_slates
 from cascade_sim.analysis.off_policy.bounds import Bounds, bounds
 from cascade_sim.analysis.off_policy.gradient import Sensitivity, sensitivity
-from cascade_sim.analysis.off_policy.launch import JitteredKnob, LaunchEstimate, launches
+from cascade_sim.analysis.off_policy.launch import JitteredParameter, LaunchEstimate, launches
 from cascade_sim.auction import MICROS
-from cascade_sim.cascade.randomisation import SCALES, Randomiser
+from cascade_sim.cascade.randomisation import SCALES, ParameterRandomiser
 from cascade_sim.cascade.serve import Arm, Block, Decision, Stage, score
 from cascade_sim.ope.log import (
     REWARDS,
     Floats,
-    KnobLog,
+    ParameterLog,
     SlateLog,
     baseline_spec,
     decision_forecast,
@@ -94,7 +94,7 @@ class Evidence:
 
 
 def knob_evidence(
-    log: KnobLog, law: Randomiser, target: Target, reward: str, forecast: Floats, clip: float
+    log: ParameterLog, law: ParameterRandomiser, target: Target, reward: str, forecast: Floats, clip: float
 ) -> Evidence:
     """`forecast` [R]: the platform's, of this reward under the target."""
     columns = {
@@ -107,12 +107,12 @@ def knob_evidence(
 
 
 def launch_evidence(
-    log: KnobLog, law: Randomiser, target: Target, reward: str, forecast: Floats, today: Floats
+    log: ParameterLog, law: ParameterRandomiser, target: Target, reward: str, forecast: Floats, today: Floats
 ) -> Evidence:
     """`forecast`, `today` [R]: the platform's, of this reward at the launch and at today's values."""
     shifts = law.shift(target.knobs)
     knobs = [
-        JitteredKnob(f"auction.{knob}", f"off_policy.randomise.{knob}", sigma, shifts[knob] / sigma)
+        JitteredParameter(f"auction.{knob}", f"off_policy.randomise.{knob}", sigma, shifts[knob] / sigma)
         for knob, sigma in law.sigmas.items()
     ]
     columns = {
@@ -184,7 +184,9 @@ def inner_and_outer(evidence: Evidence) -> Bounds | None:
     return bounds(columns["reward"], columns["weights"], evidence.settings["clip"], evidence.limit)
 
 
-def slopes(log: KnobLog, law: Randomiser, reward: str, forecast: Floats) -> dict[str, Sensitivity]:
+def slopes(
+    log: ParameterLog, law: ParameterRandomiser, reward: str, forecast: Floats
+) -> dict[str, Sensitivity]:
     """How the mean reward responds to each randomised knob; `forecast` [R] knows nothing of the noise."""
     return {
         knob: sensitivity(
@@ -197,8 +199,8 @@ def slopes(log: KnobLog, law: Randomiser, reward: str, forecast: Floats) -> dict
 def replay(
     sim: Simulation,
     arm: Arm,
-    log: KnobLog,
-    law: Randomiser,
+    log: ParameterLog,
+    law: ParameterRandomiser,
     measure: Callable[[slice, Decision], dict[str, Floats]],
     is_noisy: bool = True,
 ) -> dict[str, Floats]:
@@ -213,14 +215,14 @@ def replay(
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def knob_forecast(sim: Simulation, arm: Arm, log: KnobLog, target: Target) -> dict[str, Floats]:
+def knob_forecast(sim: Simulation, arm: Arm, log: ParameterLog, target: Target) -> dict[str, Floats]:
     """The click model's forecast of each reward under a target.  {reward: [R]}"""
     law, effects = randomiser(sim.scenario).moved(target.knobs), sim.platform.slot_effects
     measure = lambda _, decision: decision_forecast(decision, effects)  # noqa: E731
     return replay(sim, arm, log, law, measure, is_noisy=not target.is_launch)
 
 
-def centre_forecast(sim: Simulation, arm: Arm, log: KnobLog) -> dict[str, Floats]:
+def centre_forecast(sim: Simulation, arm: Arm, log: ParameterLog) -> dict[str, Floats]:
     """The forecast with the knobs at their centres: it knows nothing of the noise.  {reward: [R]}"""
     return knob_forecast(sim, arm, log, logged_knobs("drop"))
 
@@ -250,7 +252,7 @@ def page_gain(log: SlateLog) -> dict[str, Floats]:
     return {reward: gain[reward] for reward in REWARDS}
 
 
-def knob_truth(sim: Simulation, arm: Arm, log: KnobLog, target: Target) -> dict[str, Floats]:
+def knob_truth(sim: Simulation, arm: Arm, log: ParameterLog, target: Target) -> dict[str, Floats]:
     """Expected rewards of every logged request under a target.  {reward: [R]}"""
 
     def measure(cut: slice, decision: Decision) -> dict[str, Floats]:
@@ -272,7 +274,7 @@ def slate_truth(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> dic
     }
 
 
-def true_slopes(sim: Simulation, arm: Arm, log: KnobLog) -> dict[str, dict[str, float]]:
+def true_slopes(sim: Simulation, arm: Arm, log: ParameterLog) -> dict[str, dict[str, float]]:
     """Central finite differences of the served rewards in each knob's centre.  {knob: {reward: slope}}
 
     In log reserve and in squashing, STEP to either side, on the same requests and noise.

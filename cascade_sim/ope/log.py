@@ -7,8 +7,8 @@ off_policy  a reserve and a squashing of every request; tables `off-policy` (imp
 slates      a page drawn from the head of the ranking order; tables `slates` (impressions),
             `slates-requests`, `slates-candidates` (the list each page was drawn from)
 
-`KnobLog` and `SlateLog` are what an estimator sees of them; nothing in these knows the truth. Rewards of a
-request are its revenue (charges, in units) and its clicks. Forecasts are the platform's own: sum over slots
+`ParameterLog` and `SlateLog` are what an estimator sees of them; nothing in these knows the truth. Rewards of
+a request are its revenue (charges, in units) and its clicks. Forecasts are the platform's own: sum over slots
 of slot effect * pCTR, times the CPC for revenue.
 """
 
@@ -28,11 +28,11 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.columns import impression_columns, request_columns
 from cascade_sim.cascade.exploration import Explored, as_decided
 from cascade_sim.cascade.outcome import Outcome
-from cascade_sim.cascade.randomisation import RANDOMISED, Randomiser, with_knobs
+from cascade_sim.cascade.randomisation import RANDOMISED, ParameterRandomiser, with_knobs
 from cascade_sim.cascade.serve import Arm, Block, Decision, bids
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
-from cascade_sim.foundation.limits import MOST_ESTIMATED
+from cascade_sim.foundation.limits import MAX_ESTIMATED
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.foundation.workers import Job
 from cascade_sim.ope.slates import SlateList, draw_places, drawn_decision, list_of, log_odds, log_propensities
@@ -166,16 +166,16 @@ def baseline_spec(scenario: Scenario) -> ArmSpec:
     return resolve_arm(scenario, scenario.arms[scenario.report.baseline])
 
 
-def randomiser(scenario: Scenario) -> Randomiser:
+def randomiser(scenario: Scenario) -> ParameterRandomiser:
     """The law of the logged knobs; the scenario must randomise some."""
     assert scenario.off_policy is not None and scenario.off_policy.randomise is not None
     auction = baseline_spec(scenario).auction
     sigmas = scenario.off_policy.randomise.sigmas
-    return Randomiser({knob: getattr(auction, knob) for knob in sigmas}, sigmas)
+    return ParameterRandomiser({knob: getattr(auction, knob) for knob in sigmas}, sigmas)
 
 
 def serve_knobs(
-    sim: Simulation, block: Block, arm: Arm, law: Randomiser, noise: Rows
+    sim: Simulation, block: Block, arm: Arm, law: ParameterRandomiser, noise: Rows
 ) -> tuple[Decision, Rows]:
     """The block with knobs of this law and noise, and the knobs themselves."""
     values = law.values(noise)
@@ -213,7 +213,7 @@ def revenue_limit(sim: Simulation, block: Block, arm: Arm, pre_ranking_set: np.n
 
 
 @dataclass(frozen=True)
-class Visits:
+class LoggedRequests:
     """The requests of a log: who came when. Arrays [R]."""
 
     requests: NDArray[np.int64]
@@ -242,10 +242,10 @@ class Visits:
 
 
 @dataclass(frozen=True)
-class KnobLog:
+class ParameterLog:
     """Requests that were served with knobs of their own. Arrays [R]."""
 
-    visits: Visits
+    visits: LoggedRequests
     noise: dict[str, Floats]  # z, by knob
     reward: dict[str, Floats]
     forecast: dict[str, Floats]  # of the reward of what was shown
@@ -259,7 +259,7 @@ class KnobLog:
 class SlateLog:
     """Requests whose page was drawn from a list."""
 
-    visits: Visits
+    visits: LoggedRequests
     listed: SlateList  # [R, d]
     places: NDArray[np.int64]  # [R, K] of the shown ads in the list; -1 = empty slot
     propensity: Floats  # [R, K] given the slots above, as logged; 1 in an empty slot
@@ -270,7 +270,7 @@ class SlateLog:
         return len(self.visits)
 
 
-def read_knob_log(folder: Path, scenario: Scenario, slots: int | None = None) -> KnobLog:
+def read_knob_log(folder: Path, scenario: Scenario, slots: int | None = None) -> ParameterLog:
     """From the run's tables; UserError if its knobs were not randomised.
 
     `slots`: no page is longer; None: as the scenario's world has it.
@@ -304,9 +304,9 @@ def _sampled(folder: Path, names: Sequence[str], seed: int, sizes: Sizes) -> Ite
     """The tables of a phase, some requests at a time; a sample by request where there are too many.
 
     Each request is in it by its own draw, which says nothing about it: estimates stay what they are, with the
-    intervals of a log of MOST_ESTIMATED requests.
+    intervals of a log of MAX_ESTIMATED requests.
     """
-    share = MOST_ESTIMATED / max(table_rows(folder, names[1]), 1)
+    share = MAX_ESTIMATED / max(table_rows(folder, names[1]), 1)
     for portion in _portions(folder, names, sizes):
         _require_pages(folder, names, portion)
         if share >= 1:
@@ -376,10 +376,10 @@ def _need(folder: Path, names: Sequence[str]) -> None:
         )
 
 
-def knob_log(parts: Iterable[Sequence[Rows]], slots: int) -> KnobLog:
+def knob_log(parts: Iterable[Sequence[Rows]], slots: int) -> ParameterLog:
     """The log from rows of KNOB_TABLES, part after part. `slots`: no page is longer."""
     logs = [_knob_part(shown, requests, slots) for shown, requests in parts]
-    return KnobLog(
+    return ParameterLog(
         visits=_joined_visits([log.visits for log in logs]),
         noise=_joined([log.noise for log in logs]),
         reward=_joined([log.reward for log in logs]),
@@ -388,7 +388,7 @@ def knob_log(parts: Iterable[Sequence[Rows]], slots: int) -> KnobLog:
     )
 
 
-def _knob_part(shown: Rows, requests: Rows, slots: int) -> KnobLog:
+def _knob_part(shown: Rows, requests: Rows, slots: int) -> ParameterLog:
     row = np.searchsorted(requests["request"], shown["request"])
     n = len(requests["request"])
 
@@ -396,7 +396,7 @@ def _knob_part(shown: Rows, requests: Rows, slots: int) -> KnobLog:
         return np.bincount(row, values.astype(np.float64), n).astype(np.float64)
 
     expected = shown["examination"].astype(np.float64) * shown["pctr"]
-    return KnobLog(
+    return ParameterLog(
         visits=_visits(requests),
         noise={knob: requests[f"{knob}_z"] for knob in RANDOMISED},
         reward={"revenue": total(shown["charge_micros"]) / MICROS, "clicks": total(shown["click"])},
@@ -457,13 +457,13 @@ def _slate_part(shown: Rows, requests: Rows, candidates: Rows, *, slots: int, de
     }
 
 
-def _visits(requests: Rows) -> Visits:
-    return Visits(*(requests[name] for name in ("request", "user", "context", "time")))
+def _visits(requests: Rows) -> LoggedRequests:
+    return LoggedRequests(*(requests[name] for name in ("request", "user", "context", "time")))
 
 
-def _joined_visits(parts: Sequence[Visits]) -> Visits:
+def _joined_visits(parts: Sequence[LoggedRequests]) -> LoggedRequests:
     names = ("requests", "users", "context", "times")
-    return Visits(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return LoggedRequests(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def _joined(parts: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:

@@ -19,11 +19,11 @@ from cascade_sim.cascade.randomisation import reserve_of
 from cascade_sim.cascade.serve import Arm, Block, score
 from cascade_sim.environments.replayed import Replayed
 from cascade_sim.foundation.errors import UserError, unknown_name
-from cascade_sim.foundation.limits import MOST_ESTIMATED
+from cascade_sim.foundation.limits import MAX_ESTIMATED
 from cascade_sim.logs.replay.replay import Replay
 from cascade_sim.logs.store.format import RANKED, RETRIEVED
 from cascade_sim.ope.estimates import Evidence
-from cascade_sim.ope.log import REWARDS, SlateLog, Visits, baseline_spec
+from cascade_sim.ope.log import REWARDS, LoggedRequests, SlateLog, baseline_spec
 from cascade_sim.ope.slates import SlateList, log_odds, log_propensities, page_values
 from cascade_sim.ope.study import answer_of
 from cascade_sim.scenario.schema import LOGGED, LOGGED_SCORE
@@ -68,7 +68,7 @@ def market_log(sim: Simulation, arm: Arm) -> SlateLog:
     replay, slots = Replayed.of(sim.environment).replay, arm.slots
     parts: list[dict[str, Any]] = []
     deepest = slots
-    n = min(sim.scenario.phases.evaluate, MOST_ESTIMATED)
+    n = min(sim.scenario.phases.evaluate, MAX_ESTIMATED)
     for index in range(-(-n // sim.scenario.traffic.block)):
         block = sim.arrivals.block("evaluate", index, n)
         ids = _in_ranking_order(sim, replay, block, arm)
@@ -108,7 +108,7 @@ def market_log(sim: Simulation, arm: Arm) -> SlateLog:
     }
     places, chance, revenue, clicks = joined["others"]
     return SlateLog(
-        visits=Visits(*joined["visits"]),
+        visits=LoggedRequests(*joined["visits"]),
         listed=SlateList(*(values[:, :deepest] for values in joined["listed"])),
         places=places,
         propensity=chance,

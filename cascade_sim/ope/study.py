@@ -33,7 +33,7 @@ from cascade_sim.ope.estimates import (
 from cascade_sim.ope.log import (
     REWARDS,
     Floats,
-    KnobLog,
+    ParameterLog,
     SlateLog,
     randomiser,
     read_knob_log,
@@ -51,7 +51,7 @@ Answer = dict[str, dict[str, Any]]  # {reward: {estimators: …}}
 class Logs:
     """The randomised logs of a run; None: that one was not asked for."""
 
-    knobs: KnobLog | None
+    knobs: ParameterLog | None
     slates: SlateLog | None
 
 
@@ -227,7 +227,7 @@ def _interval(estimate: OffPolicyEstimate) -> dict[str, float | None]:
     return {"value": None if is_refused else estimate.value, "low": estimate.low, "high": estimate.high}
 
 
-def slope_answers(sim: Simulation, arm: Arm, log: KnobLog) -> dict[str, dict[str, Any]]:
+def slope_answers(sim: Simulation, arm: Arm, log: ParameterLog) -> dict[str, dict[str, Any]]:
     """{knob: {reward: estimate row}}: the response to log reserve and to squashing, from the log alone."""
     law, forecast = randomiser(sim.scenario), centre_forecast(sim, arm, log)
     by_knob: dict[str, dict[str, Any]] = {}
@@ -275,7 +275,7 @@ def add_truth(
 
 
 def add_true_slopes(
-    by_knob: Mapping[str, Mapping[str, dict[str, Any]]], sim: Simulation, arm: Arm, log: KnobLog
+    by_knob: Mapping[str, Mapping[str, dict[str, Any]]], sim: Simulation, arm: Arm, log: ParameterLog
 ) -> None:
     """Put the simulator's slopes (finite differences of served rewards) beside the estimated ones."""
     for knob, rewards in true_slopes(sim, arm, log).items():

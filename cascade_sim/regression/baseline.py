@@ -16,8 +16,8 @@ from typing import Any
 from cascade_sim.foundation.errors import Notice, UserError, unknown_name
 from cascade_sim.regression.blocks import (
     ALL_METRICS,
-    FEWEST_GROUPS,
     MARKET_METRICS,
+    MIN_GROUPS,
     Blocks,
     blocks_from,
     expect,
@@ -33,7 +33,7 @@ from cascade_sim.version import SEMANTICS, __version__
 
 KIND = "cascade_sim revenue baseline"
 FORMAT = 1
-MOST_SUMS = 6 * 256  # arms * groups; keeps the file below about 200 kB
+MAX_SUMS = 6 * 256  # arms * groups; keeps the file below about 200 kB
 SAME = 1e-6  # relative; sums are written with fewer digits than values
 STACK = ("packages", "processor")  # in files since they are told
 SHARED = ("seed", "world", "traffic", "requests")  # what makes the requests the same
@@ -104,15 +104,15 @@ def baseline_text(measured: Measured, arms: Iterable[str] = ()) -> str:
     """The content of a baseline file; default: the scenario's arms, without those added to every study."""
     blocks, scenario = measured.blocks, measured.scenario
     refuse_unknown_arms(arms, blocks.arms)
-    if blocks.groups < FEWEST_GROUPS:
+    if blocks.groups < MIN_GROUPS:
         raise UserError(
             f"{measured.where}: phases.evaluate is {blocks.requests}; a baseline needs at least "
-            f"{FEWEST_GROUPS} requests, and some hundreds to say anything"
+            f"{MIN_GROUPS} requests, and some hundreds to say anything"
         )
     names = list(arms) or [name for name in blocks.arms if name not in AUTOMATIC_ARMS]
     blocks = blocks.only(names)
     groups = blocks.groups
-    while len(names) * groups > MOST_SUMS and groups > 32:
+    while len(names) * groups > MAX_SUMS and groups > 32:
         groups //= 2
     traffic = traffic_data(scenario)
     data = scenario_data(scenario)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cascade_sim.study.evaluate import Evaluation
 
 BLOCKS = "blocks.json"
-MOST_GROUPS = 256
-FEWEST_GROUPS = 8  # below, nothing can be said of what moves by chance
+MAX_GROUPS = 256
+MIN_GROUPS = 8  # below, nothing can be said of what moves by chance
 DIGITS = 10
 
 # What is guarded. Positive by nature, so that a relative change has a meaning.
@@ -90,8 +90,8 @@ class Blocks:
 
 
 def n_groups(requests: int) -> int:
-    """A power of 2, so that groups can be halved; at most MOST_GROUPS and not more than requests."""
-    return min(MOST_GROUPS, 2 ** int(math.log2(max(requests, 1))))
+    """A power of 2, so that groups can be halved; at most MAX_GROUPS and not more than requests."""
+    return min(MAX_GROUPS, 2 ** int(math.log2(max(requests, 1))))
 
 
 def evaluation_blocks(evaluation: "Evaluation", market: Mapping[str, Any] | None = None) -> Blocks:
@@ -168,10 +168,10 @@ def read_blocks(run: Path) -> Blocks:
 def blocks_from(data: Mapping[str, Any], where: str) -> Blocks:
     """Checked blocks from plain data; UserError with the key's path and what was expected."""
     requests, groups = (expect(data, key, int, where) for key in ("requests", "groups"))
-    if not FEWEST_GROUPS <= groups <= MOST_GROUPS or groups & (groups - 1):
+    if not MIN_GROUPS <= groups <= MAX_GROUPS or groups & (groups - 1):
         raise UserError(
-            f"{where}: groups is {groups}; expected a power of 2 from {FEWEST_GROUPS} to {MOST_GROUPS}"
-            + (f" ({requests} requests are too few to compare)" if requests < FEWEST_GROUPS else "")
+            f"{where}: groups is {groups}; expected a power of 2 from {MIN_GROUPS} to {MAX_GROUPS}"
+            + (f" ({requests} requests are too few to compare)" if requests < MIN_GROUPS else "")
         )
     arms = {}
     for name, arm in expect(data, "arms", dict, where).items():

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from cascade_sim.analysis.statistics.moves import (
     ROUNDING,
-    Move,
-    day_move,
+    RelativeChange,
+    day_change,
     holm,
     holm_alpha,
-    paired_move,
-    unpaired_move,
+    paired_change,
+    unpaired_change,
 )
 from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.regression.baseline import (
@@ -43,11 +43,11 @@ class MetricChange:
     metric: str
     before: float
     after: float | None  # None: undefined now
-    move: Move
+    move: RelativeChange
     p: float  # adjusted
     tolerance: float
     sees: float  # the relative change that would fail with a probability of 95 %
-    has_moved: bool  # to the last bit, in value or in any group
+    has_changed: bool  # to the last bit, in value or in any group
 
     @property
     def is_significant(self) -> bool:
@@ -81,7 +81,7 @@ class Verdict:
 
     @property
     def moved(self) -> list[MetricChange]:
-        return [finding for finding in self.findings if finding.has_moved]
+        return [finding for finding in self.findings if finding.has_changed]
 
     @property
     def passed(self) -> bool:
@@ -234,11 +234,11 @@ def judge(
     """The comparison itself, for {(arm, metric): tolerance}. Both sides' groups are made equal first."""
     groups = min(before.groups, after.groups)
     before, after = before.with_groups(groups), after.with_groups(groups)
-    compare = paired_move if is_paired else unpaired_move
+    compare = paired_change if is_paired else unpaired_change
     moves = []
     for arm, metric in plan:
         parts = before.arms[arm].parts(metric), after.arms[arm].parts(metric)
-        moves.append(day_move(*parts) if metric in MARKET_METRICS else compare(*parts))
+        moves.append(day_change(*parts) if metric in MARKET_METRICS else compare(*parts))
     raw = [move.p_value() for move in moves]
     adjusted, levels = holm(raw), holm_alpha(raw, ALPHA)
     return [
@@ -250,8 +250,8 @@ def judge(
             move=move,
             p=p,
             tolerance=tolerance,
-            sees=move.smallest_seen(level, tolerance),
-            has_moved=before.arms[arm].values.get(metric) != after.arms[arm].values.get(metric)
+            sees=move.minimum_detectable_effect(level, tolerance),
+            has_changed=before.arms[arm].values.get(metric) != after.arms[arm].values.get(metric)
             or move.se > ROUNDING,
         )
         for ((arm, metric), tolerance), move, p, level in zip(

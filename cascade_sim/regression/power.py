@@ -28,7 +28,7 @@ ARM = "arm"
 # Those that prices, luck and visitors can move; all of a check's but rcs and welfare.
 WATCHED = tuple(name for name in METRICS if name not in ("rcs", "welfare"))
 REVENUE = ("revenue_per_request", "expected_revenue_per_request")
-LEAST_POWER, MOST_FALSE = 0.95, 0.05  # what a check promises
+MIN_POWER, MAX_FALSE = 0.95, 0.05  # what a check promises
 LEVEL = 0.05  # how often a check that keeps the promise may be found wanting, for each of the two
 USEFUL = 0.10  # errors that a band of useful width allows: twice those promised
 JITTER = 0.10  # of each price, either way
@@ -45,13 +45,13 @@ class ServedBlock:
 
 
 @dataclass(frozen=True)
-class Planted:
+class InjectedChange:
     """A change: what it is called, what it does to prices and clicks, and whether the average moves."""
 
     name: str
     is_change: bool
     prices: Callable[[ServedBlock, float], np.ndarray]  # by size of the change: cpc in micros, [R, k]
-    has_other_luck: bool = False
+    has_independent_draws: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Promise:
+class NominalRate:
     """What a check promises of one kind of rates, and the rate that speaks most against it.
 
     A rate is outside its band if a check that keeps the promise would give one so far off with a chance of at
@@ -89,14 +89,14 @@ class Promise:
     is_kept: bool  # whether it lies inside
 
 
-def promises(rates: Sequence[Rate]) -> tuple[Promise, Promise]:
+def promises(rates: Sequence[Rate]) -> tuple[NominalRate, NominalRate]:
     """Of the power and of the false alarms, in this order."""
     return _promise(rates, True), _promise(rates, False)
 
 
-def _promise(rates: Sequence[Rate], is_change: bool) -> Promise:
+def _promise(rates: Sequence[Rate], is_change: bool) -> NominalRate:
     counted = [rate for rate in rates if rate.is_counted and rate.is_change == is_change]
-    error = 1.0 - LEAST_POWER if is_change else MOST_FALSE
+    error = 1.0 - MIN_POWER if is_change else MAX_FALSE
 
     def errors(rate: Rate) -> int:
         return rate.runs - rate.alarms if is_change else rate.alarms
@@ -107,8 +107,8 @@ def _promise(rates: Sequence[Rate], is_change: bool) -> Promise:
     worst = max(counted, key=lambda rate: (errors(rate) - allowed(rate)) / rate.runs)
     most = allowed(worst)
     band = (1.0 - most / worst.runs, 1.0) if is_change else (0.0, most / worst.runs)
-    promised = LEAST_POWER if is_change else MOST_FALSE
-    return Promise(is_change, promised, worst, band, is_kept=errors(worst) <= most)
+    promised = MIN_POWER if is_change else MAX_FALSE
+    return NominalRate(is_change, promised, worst, band, is_kept=errors(worst) <= most)
 
 
 def runs_needed(rates: Sequence[Rate]) -> int:
@@ -121,7 +121,7 @@ def runs_needed(rates: Sequence[Rate]) -> int:
 
     def is_enough(runs: int) -> bool:
         for is_change, counted in kinds.items():
-            error = 1.0 - LEAST_POWER if is_change else MOST_FALSE
+            error = 1.0 - MIN_POWER if is_change else MAX_FALSE
             for rate in counted:
                 own = runs * rate.runs // most  # unpaired comparisons take two stretches each
                 if most_hits(error, own, LEVEL / len(counted)) > USEFUL * own:
@@ -160,15 +160,15 @@ def _jittered_lower(served_block: ServedBlock, size: float) -> np.ndarray:
     return _jittered(served_block, size) * (1.0 - size)
 
 
-LOWER = Planted("every price lower", True, _all_lower)
+LOWER = InjectedChange("every price lower", True, _all_lower)
 PLANTED = (
-    Planted("nothing", False, _as_served),
-    Planted(f"each price up to {JITTER:.0%} off, 0 on average", False, _jittered),
-    Planted("other luck of every click", False, _as_served, has_other_luck=True),
+    InjectedChange("nothing", False, _as_served),
+    InjectedChange(f"each price up to {JITTER:.0%} off, 0 on average", False, _jittered),
+    InjectedChange("other luck of every click", False, _as_served, has_independent_draws=True),
     LOWER,
-    Planted("half price on a few requests", True, _some_halved),
-    Planted(f"every price lower, and each up to {JITTER:.0%} off", True, _jittered_lower),
-    Planted("every price lower, other luck", True, _all_lower, has_other_luck=True),
+    InjectedChange("half price on a few requests", True, _some_halved),
+    InjectedChange(f"every price lower, and each up to {JITTER:.0%} off", True, _jittered_lower),
+    InjectedChange("every price lower, other luck", True, _all_lower, has_independent_draws=True),
 )
 OTHER_REQUESTS = "other requests (unpaired)"
 LOWER_ON_OTHER = "every price lower, other requests (unpaired)"
@@ -199,11 +199,11 @@ def measure_power(
                 own = summed(served_blocks, PLANTED[0], change, requests)
                 for planted in PLANTED:
                     after = summed(served_blocks, planted, change, requests)
-                    alarms[planted.name] += has_alarm(own, after, planted.is_change, is_paired=True)
+                    alarms[planted.name] += rejects(own, after, planted.is_change, is_paired=True)
                 if before is not None:
                     lower = summed(served_blocks, LOWER, change, requests)
-                    alarms[OTHER_REQUESTS] += has_alarm(before, own, False, is_paired=False)
-                    alarms[LOWER_ON_OTHER] += has_alarm(before, lower, True, is_paired=False)
+                    alarms[OTHER_REQUESTS] += rejects(before, own, False, is_paired=False)
+                    alarms[LOWER_ON_OTHER] += rejects(before, lower, True, is_paired=False)
                 before = own if before is None else None  # pairs that share no stretch
                 bar.advance(requests)
     return [
@@ -224,7 +224,7 @@ def served(sim: Simulation, block: Block, decision: Decision) -> ServedBlock:
     return ServedBlock(sim, block, decision, sim.environment.outcome(block, decision))
 
 
-def summed(served_blocks: list[ServedBlock], planted: Planted, change: float, requests: int) -> Blocks:
+def summed(served_blocks: list[ServedBlock], planted: InjectedChange, change: float, requests: int) -> Blocks:
     """What a stretch earned under a planted change, summed by group as a run's evaluation is."""
     parts = [_columns(served_block, planted, change) for served_block in served_blocks]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -233,11 +233,11 @@ def summed(served_blocks: list[ServedBlock], planted: Planted, change: float, re
     return Blocks(requests, groups, {ARM: made})
 
 
-def _columns(served_block: ServedBlock, planted: Planted, change: float) -> dict[str, np.ndarray]:
+def _columns(served_block: ServedBlock, planted: InjectedChange, change: float) -> dict[str, np.ndarray]:
     decision, result = served_block.decision, served_block.result
     cpc = np.floor(planted.prices(served_block, change)) / MICROS
     clicks = result.clicks
-    if planted.has_other_luck:
+    if planted.has_independent_draws:
         u = draws.uniform(
             served_block.sim.seed, "planted luck", served_block.block.requests[:, None], decision.win_set
         )
@@ -252,7 +252,7 @@ def _columns(served_block: ServedBlock, planted: Planted, change: float) -> dict
     }
 
 
-def has_alarm(before: Blocks, after: Blocks, is_change: bool, *, is_paired: bool) -> bool:
+def rejects(before: Blocks, after: Blocks, is_change: bool, *, is_paired: bool) -> bool:
     """Whether the check fails; where revenue was lowered, whether it fails for lower revenue."""
     plan = {(ARM, metric): 0.0 for metric in WATCHED if before.arms[ARM].values[metric]}
     findings: list[MetricChange] = judge(before, after, plan, is_paired=is_paired)

@@ -6,8 +6,8 @@ from cascade_sim.analysis.statistics.moves import POWER, ROUNDING
 from cascade_sim.regression.blocks import MARKET_METRICS
 from cascade_sim.regression.check import ALPHA, MetricChange, Verdict
 
-MOST_KEYS = 6
-MOST_WARNINGS = 3
+MAX_KEYS = 6
+MAX_WARNINGS = 3
 
 
 def verdict_text(verdict: Verdict) -> str:
@@ -39,8 +39,8 @@ def _notes(verdict: Verdict) -> list[str]:
     notes = []
     if verdict.changed_keys:
         keys = verdict.changed_keys
-        more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
-        notes.append(f"the scenario has changed since: {', '.join(keys[:MOST_KEYS])}{more}")
+        more = f" and {len(keys) - MAX_KEYS} more" if len(keys) > MAX_KEYS else ""
+        notes.append(f"the scenario has changed since: {', '.join(keys[:MAX_KEYS])}{more}")
     if verdict.has_held_models:
         notes.append(
             "models held: they learned from the log of the baseline's cascade (--retrain: from their own)"
@@ -113,8 +113,8 @@ def _warnings(verdict: Verdict) -> list[str]:
     """
     lines, most = [], 0
     for case in verdict.findings:
-        seen = case.move.smallest_seen(ALPHA / len(verdict.findings))
-        if case.tolerance > 0 and case.has_moved and not case.has_failed and seen > case.tolerance:
+        seen = case.move.minimum_detectable_effect(ALPHA / len(verdict.findings))
+        if case.tolerance > 0 and case.has_changed and not case.has_failed and seen > case.tolerance:
             needed = needed_requests(verdict.requests, seen, case.tolerance)
             most = max(most, needed)
             more = f"a log of about {needed:,} requests"
@@ -125,9 +125,9 @@ def _warnings(verdict: Verdict) -> list[str]:
                 f"{percent(seen, False)} % (power {POWER:.0%}), the tolerance is "
                 f"{percent(case.tolerance, False)} %: needs {more}"
             )
-    if len(lines) > MOST_WARNINGS:
-        rest = len(lines) - MOST_WARNINGS
-        lines[MOST_WARNINGS:] = [
+    if len(lines) > MAX_WARNINGS:
+        rest = len(lines) - MAX_WARNINGS
+        lines[MAX_WARNINGS:] = [
             f"warning: the same holds for {rest} more; all {len(lines)} together need about {most:,} requests"
         ]
     return lines

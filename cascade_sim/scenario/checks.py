@@ -13,13 +13,13 @@ from cascade_sim.foundation.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.foundation.limits import LANES
 from cascade_sim.models.features import HISTORY
 from cascade_sim.models.objectives import OBJECTIVES
-from cascade_sim.models.recipes import MOST_CHUNKS, RECIPES
+from cascade_sim.models.recipes import MAX_CHUNKS, RECIPES
 from cascade_sim.scenario.log_support import (
     check_logged,
     evidence_conflicts,
     logged_about,
     seat_fault,
-    seats_of,
+    stage_models_of,
 )
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, Sizes, find_profile
 from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective
@@ -38,11 +38,11 @@ from cascade_sim.scenario.questions import OffPolicy
 from cascade_sim.scenario.schema import (
     AUTOMATIC_ARMS,
     BUILT_IN_FEATURES,
+    BUILT_IN_SCORERS,
     EMBEDDED_FEATURES,
     KNOWN,
     LOGGED,
     LOGGED_PRE,
-    SEATS,
     VECTOR_FEATURES,
     ArmOverrides,
     ArmSpec,
@@ -62,7 +62,7 @@ from cascade_sim.scenario.yaml import KeyPath, Problem
 if TYPE_CHECKING:
     from cascade_sim.logs.store.format import About
 
-LEAST_HAZARD = sqrt(2.0 / pi)  # of the standard normal at 0, as where tails are drawn (agents.advertisers)
+MIN_HAZARD = sqrt(2.0 / pi)  # of the standard normal at 0, as where tails are drawn (agents.advertisers)
 FURTHEST_BELOW = 4.0  # sigmas between squashing and 0: a normal draw falls further once in 32,000
 
 
@@ -144,11 +144,11 @@ def _check_hidden(world: World) -> Iterator[Problem]:
 
 def tail_fault(tail: float | None, sigma: float) -> str:
     """Why a log-normal law of this sigma cannot have this Pareto tail; empty if it can."""
-    if tail is None or tail * sigma >= LEAST_HAZARD:
+    if tail is None or tail * sigma >= MIN_HAZARD:
         return ""
     if sigma == 0:
         return "a law without spread has no tail; raise sigma, or remove tail"
-    least = LEAST_HAZARD / sigma
+    least = MIN_HAZARD / sigma
     return (
         f"a tail of {tail:g} would begin below the median of a sigma of {sigma:g}; use at least {least:.3g}"
     )
@@ -156,7 +156,10 @@ def tail_fault(tail: float | None, sigma: float) -> str:
 
 def _check_names(scenario: Scenario) -> Iterator[Problem]:
     reserved = {
-        "models": ((*SEATS, KNOWN, LOGGED, LOGGED_PRE), "is built in; give the model another name"),
+        "models": (
+            (*BUILT_IN_SCORERS, KNOWN, LOGGED, LOGGED_PRE),
+            "is built in; give the model another name",
+        ),
         "arms": (AUTOMATIC_ARMS, "is the name of an automatic arm; give this one another name"),
         "fusions": (("ecpm",), "is the built-in fusion; give this one another name"),
     }
@@ -394,8 +397,8 @@ def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator
 def _check_chunking(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
     """Whether lists can be cut so: halving runs out of ads before it runs out of numbers, others do not."""
     chunks, chunking, drawn = (*at, "chunks"), (*at, "chunking"), (*at, "sample", "per_request")
-    if spec.chunking != "halving" and spec.chunks >= MOST_CHUNKS:
-        text = f"{spec.chunks} chunks by {spec.chunking} are too many; use at most {MOST_CHUNKS - 1}"
+    if spec.chunking != "halving" and spec.chunks >= MAX_CHUNKS:
+        text = f"{spec.chunks} chunks by {spec.chunking} are too many; use at most {MAX_CHUNKS - 1}"
         yield Problem(chunks, text, uses=(chunks, chunking))
     slots, per_request = scenario.cascade.slots, spec.sample.per_request
     if spec.chunking == "exposed" and per_request < slots + spec.chunks - 1:
@@ -509,7 +512,7 @@ def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> 
     yield from _auction_conflicts(scenario, arm)
     if arm.pre_ranking.earlier and about is not None:
         yield [(("pre_ranking", "earlier"), "a log has one step of pre-ranking; remove the earlier ones")]
-    seats = seats_of(scenario, about)
+    seats = stage_models_of(scenario, about)
     ranker = scenario.models.get(arm.ranking.model)
     is_order = ranker is not None and not ranker.trained_by.gives_probabilities
     is_priced = arm.auction.charging == "click" and (about is None or about.level != "winners")

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cascade_sim.foundation.errors import MOST_OF_WORD, ScenarioError, did_you_mean, nearest, unknown_name
+from cascade_sim.foundation.errors import MAX_OF_WORD, ScenarioError, did_you_mean, nearest, unknown_name
 from cascade_sim.scenario.assignments import key_and_value, yaml_value
 from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.data import dump_scenario, scenario_data, scenario_hash
@@ -359,8 +359,8 @@ def _line(path: Path | str, document: Document, applied: Sequence[Override], pro
     for override in reversed(applied):
         if _leads(override.path, problem.path):
             words = override.option
-            if len(words) > MOST_OF_WORD:  # what is wrong comes after it, and must still be on the line
-                words = f"{words[:MOST_OF_WORD]}… ({len(words):,} characters)"
+            if len(words) > MAX_OF_WORD:  # what is wrong comes after it, and must still be on the line
+                words = f"{words[:MAX_OF_WORD]}… ({len(words):,} characters)"
             return f"{words}: " + (f"{key}: " if problem.path != override.path else "") + problem.text
     line, column = problem.mark or document.mark(problem.path)
     return f"{path}:{line}:{column} {key + ': ' if key else ''}{problem.text}"

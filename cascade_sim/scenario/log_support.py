@@ -18,10 +18,10 @@ from cascade_sim.scenario.capabilities import CORPUS, LACKS, Capability
 from cascade_sim.scenario.market import Market
 from cascade_sim.scenario.plugins import path_from_working_folder
 from cascade_sim.scenario.schema import (
+    BUILT_IN_SCORERS,
     LOGGED,
     LOGGED_PRE,
     LOGGED_SCORE,
-    SEATS,
     ArmSpec,
     Scenario,
     World,
@@ -105,10 +105,10 @@ def world_from_working_folder(world: World, folder: Path) -> World:
     return world.model_copy(update={"logged": world.logged.model_copy(update=found)})
 
 
-def seats_of(scenario: Scenario, about: About | None) -> tuple[str, ...]:
+def stage_models_of(scenario: Scenario, about: About | None) -> tuple[str, ...]:
     """Who may sit in a stage without being trained: in a drawn world, or of a replayed log."""
     if about is None:
-        return SEATS
+        return BUILT_IN_SCORERS
     seats = ["random", "constant"]
     if scenario.world.has("truth"):
         seats += ["truth"]

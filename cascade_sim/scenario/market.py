@@ -16,7 +16,7 @@ from cascade_sim.scenario.sections import MAX_ID, Name, ParetoIndex, Section, Sh
 
 HOUR = 3600.0
 DAY = 86_400.0
-LEAST_SECONDS, MOST_SECONDS = (
+MIN_SECONDS, MAX_SECONDS = (
     0.001,
     1e9,
 )  # between two events of one sort: shorter is no time, longer is never
@@ -107,12 +107,12 @@ class Training(Section):
     """Every arm trains its own copies of the models in its seats on what it has shown of late."""
 
     every: float = Field(
-        default=6 * HOUR, ge=LEAST_SECONDS, le=MOST_SECONDS, description="Seconds between two deployments."
+        default=6 * HOUR, ge=MIN_SECONDS, le=MAX_SECONDS, description="Seconds between two deployments."
     )
     history: float | None = Field(
         default=None,
-        ge=LEAST_SECONDS,
-        le=MOST_SECONDS,
+        ge=MIN_SECONDS,
+        le=MAX_SECONDS,
         description="Seconds of impressions to learn from; absent: as many as `every`.",
     )
     start_from: Literal["study", "random"] = Field(
@@ -283,12 +283,12 @@ class Market(Section):
     profile: str = Field(default="daily", description="constant, daily, or a CSV file of 24 or 168 hours.")
     window: float = Field(
         default=60.0,
-        ge=LEAST_SECONDS,
+        ge=MIN_SECONDS,
         le=DAY,
         description="Seconds; bids and budgets' eligibility are those at its start.",
     )
     update: float = Field(
-        default=300.0, ge=LEAST_SECONDS, le=DAY, description="Seconds between updates of the bidders."
+        default=300.0, ge=MIN_SECONDS, le=DAY, description="Seconds between updates of the bidders."
     )
     exploration: Share = Field(default=0.0, description="Share of requests whose page is filled at random.")
     shadow: Share = Field(
@@ -298,8 +298,8 @@ class Market(Section):
     )
     checkpoint: float = Field(
         default=21_600.0,
-        ge=LEAST_SECONDS,
-        le=MOST_SECONDS,
+        ge=MIN_SECONDS,
+        le=MAX_SECONDS,
         description="Seconds between states from which a stopped run can go on.",
     )
     compute: Compute | None = Field(

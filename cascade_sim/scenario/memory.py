@@ -23,9 +23,9 @@ from cascade_sim.foundation.limits import (
     GROUPS,
     KEPT_IDS,
     LANES,
+    MAX_ESTIMATED,
+    MAX_LEARNED,
     MAX_ROWS,
-    MOST_ESTIMATED,
-    MOST_LEARNED,
     READ_AT_ONCE,
     SEARCHED_AT_ONCE,
     SUMMED_AT_ONCE,
@@ -247,8 +247,8 @@ def passing(sizes: Sizes) -> dict[str, int]:
     scored = n.block * n.retrieved * 64 * n.workers
     paid = 8 * 3 * GROUPS * n.advertisers
     searched = SEARCHED_AT_ONCE * n.retrieved * 16 * n.workers
-    impressions = min(n.log * n.slots, MOST_LEARNED)
-    candidates = min(n.shadow * n.sampled, n.students * MOST_LEARNED)
+    impressions = min(n.log * n.slots, MAX_LEARNED)
+    candidates = min(n.shadow * n.sampled, n.students * MAX_LEARNED)
     return {
         "building the world": 8 * min(n.users + n.ads, DRAWN_AT_ONCE) * (n.dims + 2),
         "serving": under_way * n.arms * (decided + paid) + scored + searched,
@@ -268,7 +268,7 @@ def _interval_bytes(n: Sizes) -> int:
 
 def _log_bytes(requests: int, each: int) -> int:
     """A randomised log: its portions and all of it joined, what is computed from it, and the tables' rows."""
-    return 3 * each * min(requests, MOST_ESTIMATED) + 300 * min(requests, READ_AT_ONCE)
+    return 3 * each * min(requests, MAX_ESTIMATED) + 300 * min(requests, READ_AT_ONCE)
 
 
 def market_bytes(sizes: Sizes) -> int:

@@ -9,15 +9,15 @@ from typing import Any
 
 from cascade_sim.foundation.errors import did_you_mean
 from cascade_sim.scenario.schema import Scenario
-from cascade_sim.scenario.sections import FEATURE_NAME, MOST_OF_NAME, NAME, RUN_NAME
+from cascade_sim.scenario.sections import FEATURE_NAME, MAX_OF_NAME, NAME, RUN_NAME
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
 Node = Mapping[str, Any]  # a part of the JSON schema
 
 PATTERNS = {
-    NAME: f"letters, digits, '_' and '-' ({MOST_OF_NAME} at most)",
-    FEATURE_NAME: f"a letter, then letters, digits and '_' ({MOST_OF_NAME} at most)",
-    RUN_NAME: f"lower-case letters, digits, '_' and '-' ({MOST_OF_NAME} at most)",
+    NAME: f"letters, digits, '_' and '-' ({MAX_OF_NAME} at most)",
+    FEATURE_NAME: f"a letter, then letters, digits and '_' ({MAX_OF_NAME} at most)",
+    RUN_NAME: f"lower-case letters, digits, '_' and '-' ({MAX_OF_NAME} at most)",
 }
 
 

@@ -20,10 +20,10 @@ from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.data import scenario_data
 from cascade_sim.scenario.messages import explain, path_text, schema_at, unknown_key
 from cascade_sim.scenario.schema import ArmSpec, Retrieval, Scenario, resolve_arm, resolved_arms
-from cascade_sim.scenario.serving_parameters import KnobPath, arm_knobs, scenario_path
+from cascade_sim.scenario.serving_parameters import ParamPath, arm_parameters, scenario_path
 from cascade_sim.scenario.yaml import Problem, paths_in
 
-MOST_VALUES = 100
+MAX_VALUES = 100
 
 # Why a part of the scenario cannot be turned after the fact.
 SETTLED = {
@@ -49,7 +49,7 @@ class Refused(Exception):  # noqa: N818 (a verdict, turned into a UserError by w
 class Change:
     """One knob turned; `at` is the place of the words it comes from."""
 
-    knob: KnobPath
+    knob: ParamPath
     value: Any
     at: int = 0
 
@@ -94,13 +94,13 @@ def _plain(value: Any) -> Any:
 def _changes(path: str, values: list[Any], scenario: Scenario, arm: str, at: int) -> list[Change]:
     if not values:
         raise Refused("has no value", at)
-    if len(values) > MOST_VALUES:
-        raise Refused(f"{len(values)} values; at most {MOST_VALUES} at a time", at)
+    if len(values) > MAX_VALUES:
+        raise Refused(f"{len(values)} values; at most {MAX_VALUES} at a time", at)
     for i, value in enumerate(values):
         if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values[:i]):
             raise Refused(f"{value} is given twice", at)
     try:
-        knob = find_knob(path, scenario, arm)
+        knob = find_parameter(path, scenario, arm)
     except Refused as reason:
         raise Refused(str(reason), at) from None
     return [Change(knob, value, at) for value in values]
@@ -131,7 +131,7 @@ def _value(text: str, at: int) -> Any:
     return value
 
 
-def find_knob(path: str, scenario: Scenario, arm: str) -> KnobPath:
+def find_parameter(path: str, scenario: Scenario, arm: str) -> ParamPath:
     """The knob that a path means: as in the scenario file, as the arm writes it, or its unambiguous end."""
     steps = tuple(path.split("."))
     own = steps
@@ -151,7 +151,7 @@ def find_knob(path: str, scenario: Scenario, arm: str) -> KnobPath:
         return steps
     earlier = scenario.cascade.pre_ranking.earlier
     own_arm = resolved_arms(scenario).get(arm)
-    knobs = arm_knobs(earlier, () if own_arm is None else own_arm.retrieval.routes)
+    knobs = arm_parameters(earlier, () if own_arm is None else own_arm.retrieval.routes)
     if own[:1] == ("pre_ranking",) and len(own) == 3 and own[1] in earlier:
         own = ("pre_ranking", "earlier", *own[1:])  # by the name of the step alone
     if own in knobs or (own[:-1] in knobs and own[-2:-1] == ("options",)):
@@ -166,7 +166,7 @@ def find_knob(path: str, scenario: Scenario, arm: str) -> KnobPath:
     raise Refused(_no_knob(path, steps, own, knobs))
 
 
-def _no_knob(path: str, steps: KnobPath, own: KnobPath, knobs: list[KnobPath]) -> str:
+def _no_knob(path: str, steps: ParamPath, own: ParamPath, knobs: list[ParamPath]) -> str:
     if len(own) <= 1 and (not own or own[0] in {knob[0] for knob in knobs}):
         inside = ", ".join(scenario_path(knob) for knob in knobs if not own or knob[0] == own[0])
         return f"'{path}' is a section; turn one of its knobs: {inside}"
@@ -197,7 +197,7 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
     while name in data["arms"]:
         name += "-"
     data["arms"][name] = overrides_of(spec)
-    places: dict[KnobPath, Change] = {}
+    places: dict[ParamPath, Change] = {}
     turned = {change.knob for change in point}
     for knob in turned:
         if knob[0] == "pre_ranking" and knob[-1] in ("size", "sizes"):  # one of them takes the other's place
@@ -213,7 +213,7 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
             for parameter in set(PARAMETERS) - set(RULES[change.value].parameters):
                 data["arms"][name]["auction"].pop(parameter, None)  # of the rule it had
     for change in point:
-        at: KnobPath = change.knob if change.knob[0] == "fusions" else ("arms", name, *change.knob)
+        at: ParamPath = change.knob if change.knob[0] == "fusions" else ("arms", name, *change.knob)
         section: Any = data
         for step in at[:-1]:
             section = section.setdefault(step, {})
@@ -240,7 +240,7 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
     return changed, resolve_arm(changed, changed.arms[name])
 
 
-def _without_replaced(retrieval: Retrieval, turned: set[KnobPath]) -> dict[str, Any]:
+def _without_replaced(retrieval: Retrieval, turned: set[ParamPath]) -> dict[str, Any]:
     """An arm's retrieval as its section writes it, without what gives way to what is turned."""
     if ("retrieval", "kind") in turned and retrieval.routes:
         return {"size": retrieval.total}  # one retriever in place of all

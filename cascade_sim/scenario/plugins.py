@@ -26,12 +26,12 @@ from typing import Any
 
 from cascade_sim.agents.registry import BIDDERS, CLICK_MODELS, Classes
 from cascade_sim.foundation.errors import UserError, did_you_mean, unknown_name
-from cascade_sim.foundation.signals import heed, is_interrupt
+from cascade_sim.foundation.signals import check_interrupt, is_interrupt
 from cascade_sim.foundation.terminal import whole_signs
 from cascade_sim.scenario.market import find_profile
 from cascade_sim.scenario.schema import Scenario, retrievals
 from cascade_sim.scenario.sections import NAME, SIMILARITY, SIMILARITY_KEYS
-from cascade_sim.scenario.user_code.process_settings import same_settings
+from cascade_sim.scenario.user_code.process_settings import preserve_global_state
 from cascade_sim.scenario.user_code.signatures import Fault, faults_in, signature_in, signature_of
 from cascade_sim.scenario.yaml import KeyPath
 from cascade_sim.storage import own_code
@@ -280,7 +280,7 @@ def errors_of(place: str, kind: str) -> Iterator[None]:
     swallows it. What the class sets for the whole process is put back.
     """
     try:
-        with same_settings():
+        with preserve_global_state():
             yield
     except UserError as error:
         raise UserError(f"{place}: {error}") from error
@@ -290,7 +290,7 @@ def errors_of(place: str, kind: str) -> Iterator[None]:
         name = kind.rpartition(":")[2]
         named = place if name in place else f"{place}: {name}"
         raise UserError(f"{named}: {where_and_what(error, kind)}") from error
-    heed()
+    check_interrupt()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from cascade_sim.scenario.sections import MAX_REQUESTS, Name, Section
 
 Jitter = Literal["drop", "keep"]  # what becomes of the knobs' noise: see `targets`
 JITTERS: tuple[Jitter, ...] = get_args(Jitter)
-MOST_DEPTH = 12  # propensities sum over subsets of the list
+MAX_DEPTH = 12  # propensities sum over subsets of the list
 
 
 class Randomise(Section):
@@ -46,7 +46,7 @@ class Slates(Section):
         default=0.5, gt=0, le=100, description="Near 0 is the ranking order, large is uniform."
     )
     depth: int = Field(
-        default=8, ge=2, le=MOST_DEPTH, description="Ads of the ranking order that take part in the draw."
+        default=8, ge=2, le=MAX_DEPTH, description="Ads of the ranking order that take part in the draw."
     )
 
 

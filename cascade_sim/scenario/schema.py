@@ -48,7 +48,7 @@ __all__ = [
     "LOGGED_PRE",
     "LOGGED_SCORE",
     "PAIR_FEATURES",
-    "SEATS",
+    "BUILT_IN_SCORERS",
     "SINGLE_FEATURES",
     "VECTOR_FEATURES",
     "ArmOverrides",
@@ -83,7 +83,11 @@ __all__ = [
     "resolved_arms",
 ]
 
-SEATS = ("random", "constant", "truth")  # built-in occupants of a model seat: keyed noise, 1, the oracle
+BUILT_IN_SCORERS = (
+    "random",
+    "constant",
+    "truth",
+)  # built-in occupants of a model seat: keyed noise, 1, the oracle
 # And of a replayed log: its pCTR, its pre-ranking model, and `logged-NAME` for the score of a further model.
 LOGGED, LOGGED_PRE, LOGGED_SCORE = "logged", "logged_pre", "logged-"
 AUTOMATIC_ARMS = ("random", "bid_only", "pctr_only", "ranker")

@@ -23,7 +23,7 @@ from cascade_sim.scenario.capabilities import LACKS, Capability, Kind
 
 MAX_ID = 2**31 - 1  # ad and user ids are int32
 MAX_REQUESTS = 10**9  # each phase has so many request ids
-MOST_OF_NAME = 100  # characters; names become names of files, with more around them
+MAX_OF_NAME = 100  # characters; names become names of files, with more around them
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"  # no dots (`--set` separates by them), fit for a file name
 FEATURE_NAME = r"^[A-Za-z][A-Za-z0-9_]{0,99}$"
 RUN_NAME = r"^[a-z0-9_-]{1,100}$"

@@ -6,20 +6,20 @@ from typing import get_args
 from cascade_sim.scenario.messages import path_text
 from cascade_sim.scenario.schema import ArmOverrides, Override, PreRankingStepOverride, RouteOverride
 
-KnobPath = tuple[str, ...]  # as an arm writes it: ("pre_ranking", "size"); or ("fusions", NAME, …)
+ParamPath = tuple[str, ...]  # as an arm writes it: ("pre_ranking", "size"); or ("fusions", NAME, …)
 
 
-def scenario_path(knob: KnobPath) -> str:
+def scenario_path(knob: ParamPath) -> str:
     """A knob as the scenario file writes it."""
     return path_text(knob if knob[0] in ("auction", "bidding", "fusions") else ("cascade", *knob))
 
 
-def arm_knobs(steps: Iterable[str] = (), routes: Iterable[str] = ()) -> list[KnobPath]:
+def arm_parameters(steps: Iterable[str] = (), routes: Iterable[str] = ()) -> list[ParamPath]:
     """Every knob of an arm, from the schema of its overrides; exploration only matters in a market.
 
     `steps` are the names of the earlier steps of pre-ranking, `routes` those of retrieval: each has its own.
     """
-    knobs: list[KnobPath] = []
+    knobs: list[ParamPath] = []
     for name, field in ArmOverrides.model_fields.items():
         kinds = [kind for kind in get_args(field.annotation) if isinstance(kind, type)]
         section = next((kind for kind in kinds if issubclass(kind, Override)), None)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.scenario.assignments import key_and_value
 from cascade_sim.scenario.questions import Jitter
-from cascade_sim.scenario.serving_parameters import arm_knobs, scenario_path
+from cascade_sim.scenario.serving_parameters import arm_parameters, scenario_path
 
 KNOB_KEYS = {"auction.reserve_cpc": "reserve_cpc", "auction.squashing": "squashing"}
 SLATE_KEYS = ("slates.temperature", "ranking.model")
@@ -101,7 +101,7 @@ def _no_answer(key: str, value: str) -> str:
     known = (*KNOB_KEYS, *SLATE_KEYS)
     meant = [
         scenario_path(knob)
-        for knob in arm_knobs()
+        for knob in arm_parameters()
         if key in (".".join(knob), scenario_path(knob), f"cascade.{'.'.join(knob)}") or key == knob[-1]
     ]
     if len(meant) != 1 or meant[0] in known:

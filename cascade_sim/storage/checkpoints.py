@@ -15,7 +15,7 @@ from cascade_sim.storage.files import folder_inside, read_file, write_file
 SEPARATOR = "/"
 HEAD = b"cascade_sim state "  # then the digest of what follows, and a new line
 DIGITS = 32
-MOST_STATE = 1 << 34  # bytes
+MAX_STATE = 1 << 34  # bytes
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
@@ -31,7 +31,7 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
 def load_state(path: Path) -> dict[str, Any]:
     """What `save_state` wrote. A damaged file is a UserError."""
     try:
-        data = read_file(path, most=MOST_STATE)
+        data = read_file(path, most=MAX_STATE)
         start = len(HEAD) + DIGITS + 1
         if not data.startswith(HEAD):
             raise ValueError("it does not begin as one")

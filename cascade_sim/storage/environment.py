@@ -15,7 +15,7 @@ from typing import Any
 
 PACKAGES = ("numpy", "scipy", "torch", "simpy", "numba", "pandas", "pyarrow", "matplotlib")
 WORDS = {"packages": "other versions of Python or its packages", "processor": "another kind of processor"}
-MOST_NAMED = 4  # differences
+MAX_NAMED = 4  # differences
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -70,6 +70,6 @@ def stack_notes(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]
             continue
         names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
         told = [f"{name} {before.get(name) or '?'}, then {after.get(name) or '?'}" for name in names]
-        more = f"; and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
-        notes.append(f"made with {words} ({'; '.join(told[:MOST_NAMED])}{more})")
+        more = f"; and {len(told) - MAX_NAMED} more" if len(told) > MAX_NAMED else ""
+        notes.append(f"made with {words} ({'; '.join(told[:MAX_NAMED])}{more})")
     return notes

@@ -23,12 +23,12 @@ from typing import Any
 from cascade_sim.foundation import cleanup
 from cascade_sim.foundation.errors import UserError
 
-MOST_DIGITS = 40  # of a whole number in JSON
+MAX_DIGITS = 40  # of a whole number in JSON
 LARGEST = 1e100  # of a number in JSON: squares and sums of such are still finite
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)  # for os.open
 MARKED = 4096  # bytes at the beginning of a file that say whose it is
 PNG = b"\x89PNG\r\n\x1a\n"
-MOST_BYTES = 1 << 28  # of a file that is read whole: the largest results have a few million
+MAX_BYTES = 1 << 28  # of a file that is read whole: the largest results have a few million
 _KINDS = {  # of what is no regular file
     stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
@@ -163,7 +163,7 @@ def opened(path: Path, *, follows: bool = False) -> io.BufferedReader:
     raise OSError(code, f"{_KINDS.get(kind, 'something else')}, not a regular file", str(path))
 
 
-def read_file(path: Path, *, most: int = MOST_BYTES, follows: bool = False) -> bytes:
+def read_file(path: Path, *, most: int = MAX_BYTES, follows: bool = False) -> bytes:
     """All of a file, as `opened`; OSError if it has more than `most` bytes."""
     with opened(path, follows=follows) as file:
         size = os.fstat(file.fileno()).st_size
@@ -206,7 +206,7 @@ def parse_json(data: bytes | str) -> Any:
 
 
 def _whole(text: str) -> int:
-    if len(text) > MOST_DIGITS:
+    if len(text) > MAX_DIGITS:
         raise ValueError(f"a whole number of {len(text):,} digits")
     return int(text)
 
@@ -214,7 +214,7 @@ def _whole(text: str) -> int:
 def _number(text: str) -> float:
     number = float(text)
     if not abs(number) <= LARGEST:
-        raise ValueError(f"{text[:MOST_DIGITS]} is not a number that a result can have")
+        raise ValueError(f"{text[:MAX_DIGITS]} is not a number that a result can have")
     return number
 
 

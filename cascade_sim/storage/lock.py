@@ -39,7 +39,7 @@ from cascade_sim.storage.files import NO_LINKS, discard, flock, flush, guard, pa
 LOCK = ".lock"
 PROGRAM = "cascade_sim"
 BEGINS = json.dumps({"program": PROGRAM}).encode()[:-1]  # as it is written
-MOST_OF_LOCK = 4096  # bytes of it that are read
+MAX_OF_LOCK = 4096  # bytes of it that are read
 
 LOOKS = 3  # at a lock: one may come in the middle of a beat
 HOLDER = ("pid", "host", "started", "attempt")  # of what the file says: who, and which time
@@ -357,7 +357,7 @@ def _number(value: Any) -> float:
 
 def _written_owner(handle: int) -> dict[str, Any]:
     try:
-        content = parse_json(os.pread(handle, MOST_OF_LOCK, 0))
+        content = parse_json(os.pread(handle, MAX_OF_LOCK, 0))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

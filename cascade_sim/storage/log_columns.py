@@ -5,7 +5,7 @@ from __future__ import annotations
 from cascade_sim.storage.columns import Column, Sizes
 
 _WHOLE, _FLOAT, _FLAG = ("<i8", "<i4", "<i2", "|i1"), ("<f8", "<f4"), ("|b1",)
-MOST_MICROS = 10**18
+MAX_MICROS = 10**18
 # How long axes are where a reader does not know them: no code of ours is longer.
 LONGEST: Sizes = {"users": 1 << 31, "ads": 1 << 31, "advertisers": 1 << 31, "slots": 128, "places": 128}
 
@@ -24,8 +24,8 @@ LOG_COLUMNS: dict[str, Column] = {
     "pctr": Column(
         _FLOAT, "the ranker's output, a probability or not; NaN where none ranks", may_be_nan=True
     ),
-    "cpc_micros": Column(_WHOLE, "price of a click", 0, MOST_MICROS),
-    "charge_micros": Column(_WHOLE, "what was paid", 0, MOST_MICROS),
+    "cpc_micros": Column(_WHOLE, "price of a click", 0, MAX_MICROS),
+    "charge_micros": Column(_WHOLE, "what was paid", 0, MAX_MICROS),
     "click": Column(_FLAG, "whether it was clicked"),
     "conversion": Column(_FLAG, "whether it converted"),
     "is_explored": Column(_FLAG, "whether the page was drawn"),

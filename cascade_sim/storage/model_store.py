@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 FOLDER_VARIABLE = "CASCADE_SIM_CACHE"
 _HOME_FOLDER = "~/.cache/cascade_sim/models"
 _KEY = "key"  # of a stored model's meta
-MOST_WEIGHTS = 1 << 34  # bytes
-MOST_HEAD = 100_000_000  # bytes of a file that name its tensors; the format allows no more
+MAX_WEIGHTS = 1 << 34  # bytes
+MAX_HEAD = 100_000_000  # bytes of a file that name its tensors; the format allows no more
 _LENGTH = 8  # bytes in which the format says how long they are
 _METADATA = "cascade_sim"  # one entry only: safetensors writes several in changing order
 
@@ -159,7 +159,7 @@ def _read(path: Path, key: str | None = None) -> "dict[str, torch.Tensor]":
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    data = read_file(path, most=MOST_WEIGHTS)
+    data = read_file(path, most=MAX_WEIGHTS)
     try:
         tensors = load(data)
     except SafetensorError as error:
@@ -176,7 +176,7 @@ def _note(path: Path) -> dict[str, Any]:
     """The note of a file, without its weights; ValueError if the file is damaged."""
     with opened(path) as file:
         head = file.read(_LENGTH)
-        return _note_of(head + file.read(min(int.from_bytes(head, "little"), MOST_HEAD)))
+        return _note_of(head + file.read(min(int.from_bytes(head, "little"), MAX_HEAD)))
 
 
 def _note_of(data: bytes) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 MAGIC = b"PAR1"
 CREATED_BY = b"cascade_sim"
-MOST_FEW = 256  # different values that are worth a dictionary: a place among them is a byte
+MAX_FEW = 256  # different values that are worth a dictionary: a place among them is a byte
 
 # Of the format: physical types, encodings, page types, the type codes of Thrift's compact protocol.
 BOOLEAN, INT32, INT64, FLOAT, DOUBLE, FIXED = 0, 1, 2, 4, 5, 7
@@ -174,7 +174,7 @@ def _encoded(values: Values) -> "tuple[Values | None, list[bytes | memoryview]]"
     index_bits = max(1, (n_runs - 1).bit_length())
     run_size = n_runs * (width + 1 + -(-index_bits // 8))
     if run_size > n:
-        few, places = runs.few(bits, MOST_FEW)
+        few, places = runs.few(bits, MAX_FEW)
         if len(few):
             place_bits = next(size for size in (1, 2, 4, 8) if len(few) <= 1 << size)
             packed = runs.packed(places, place_bits)

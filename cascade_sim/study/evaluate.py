@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cascade_sim.analysis.metrics.catalogue import ALL_STEPS
-from cascade_sim.cascade.cache import Memo
+from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.columns import impression_columns
 from cascade_sim.cascade.exploration import as_decided
 from cascade_sim.cascade.outcome import Outcome
@@ -78,7 +78,7 @@ class Replaced(NamedTuple):
     model: str
 
 
-def culprit_arms(baseline: Arm) -> dict[Replaced, Arm]:
+def ablation_arms(baseline: Arm) -> dict[Replaced, Arm]:
     """The ablation: bid, model and both of each step of pre-ranking replaced by those of the last stage.
 
     Each step has a 2 x 2 with the other steps as they are. One arm, the last, has all of them replaced and
@@ -181,7 +181,7 @@ class ArmEvaluation:
 
     def context(self, block: Block) -> Context[Any]:
         """What arms are measured by on this block."""
-        block = replace(block, memo=Memo())
+        block = replace(block, memo=BlockCache())
         return self.evaluator.context(block, self._group(block, GROUPS), GROUPS)
 
     def serve_on(self, context: Context[Any], arm: Arm) -> Served:
@@ -288,7 +288,7 @@ class Evaluation(ArmEvaluation):
         self.specs = resolved_arms(sim.scenario)
         arms = {name: sim.arm(name, spec) for name, spec in self.specs.items()}
         baseline = arms[sim.scenario.report.baseline]
-        n_requests, culprits = sim.scenario.phases.evaluate, culprits_of(sim, baseline)
+        n_requests, culprits = sim.scenario.phases.evaluate, ablations_of(sim, baseline)
         super().__init__(sim, logs, arms, baseline, n_requests=n_requests, culprits=culprits)
         self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
         if sim.environment.has("corpus"):  # a log has none beyond each request's candidates
@@ -369,9 +369,9 @@ class Evaluation(ArmEvaluation):
         return {"evidence": {**stated.facts, "notes": told, "models": models}}
 
 
-def culprits_of(sim: Simulation, baseline: Arm) -> dict[Replaced, Arm]:
+def ablations_of(sim: Simulation, baseline: Arm) -> dict[Replaced, Arm]:
     """The search for the culprit; none where a log has no pre-ranking stage."""
-    return culprit_arms(baseline) if sim.environment.has("corpus") or has_pre_ranking(baseline) else {}
+    return ablation_arms(baseline) if sim.environment.has("corpus") or has_pre_ranking(baseline) else {}
 
 
 def evaluation_server(plan: Plan) -> Callable[..., Any]:

@@ -25,7 +25,7 @@ from cascade_sim.cascade.serve import Arm, Block, Stage
 from cascade_sim.context import RunContext
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
-from cascade_sim.foundation.limits import MOST_LEARNED
+from cascade_sim.foundation.limits import MAX_LEARNED
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.foundation.workers import Job
 from cascade_sim.models.calibrators import Calibrator
@@ -190,7 +190,7 @@ class Preparation:
                 return self._clicked(name, phases[name])
             return pages(self.logs, phases[name], self.sim.seed)
 
-        samples = sum(spec.epochs * min(logged[name], MOST_LEARNED) for name, spec in specs.items())
+        samples = sum(spec.epochs * min(logged[name], MAX_LEARNED) for name, spec in specs.items())
         if samples < 2 * WORTH or not self._has_helpers():
             for name in specs:
                 self.train_model(name, read(name), logged=logged[name])

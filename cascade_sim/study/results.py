@@ -302,7 +302,7 @@ def _pool_reliability(worlds: list[dict[str, Any]]) -> dict[str, dict]:
 
 
 # A bound holds in every world: what exceeds it most is what counts.
-MOST_OF_ALL = ("overspend", "overspend_share", "beyond_limit")
+MAX_OF_ALL = ("overspend", "overspend_share", "beyond_limit")
 
 
 def combine_sections(sections: list[dict[str, Any]]) -> dict[str, Any]:
@@ -328,7 +328,7 @@ def _combine(nodes: list[Any]) -> Any:
                     spread[key] = seed_spread([node[key]["value"] for node in nodes])
             return spread
         return {
-            key: max(n[key] for n in nodes) if key in MOST_OF_ALL else _combine([n[key] for n in nodes])
+            key: max(n[key] for n in nodes) if key in MAX_OF_ALL else _combine([n[key] for n in nodes])
             for key in first
             if all(key in n for n in nodes)
         }

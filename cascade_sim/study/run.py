@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.metrics.published import unlike_published
+from cascade_sim.analysis.metrics.published import out_of_published_range
 from cascade_sim.context import RunContext
 from cascade_sim.foundation.errors import Notice, UserError
 from cascade_sim.foundation.loading import loading
@@ -117,7 +117,7 @@ def _run_study(
                 write_report(out, metrics, {**manifest, "status": "complete"}, dump_scenario(scenario))
         worlds = [out] if seeds == 1 else [below(out, f"seed-{scenario.seed + i}") for i in range(seeds)]
         folder.finish(_with_late_code(manifest, scenario, home, worlds, before))
-    for words in unlike_published(metrics):
+    for words in out_of_published_range(metrics):
         warnings.warn(words, Notice, stacklevel=2)
     if show:
         _print_summary(metrics, out, time.perf_counter() - started)

@@ -32,7 +32,7 @@ from cascade_sim.scenario.schema import (
 )
 from cascade_sim.study.size_fit import with_size_rule
 
-MOST_RETRIEVERS = 16  # kept at once: what-ifs may ask for many, and each has an index
+MAX_RETRIEVERS = 16  # kept at once: what-ifs may ask for many, and each has an index
 
 
 class Simulation:
@@ -80,7 +80,7 @@ class Simulation:
             route = Route()  # all look at the logged candidates
         key = json.dumps({**route.spelled_out, "size": 0}, sort_keys=True, default=str)
         if key not in self._retrievers:
-            while len(self._retrievers) >= MOST_RETRIEVERS:
+            while len(self._retrievers) >= MAX_RETRIEVERS:
                 del self._retrievers[next(iter(self._retrievers))]
             self._retrievers[key] = self.environment.retriever(route, self.find_retriever)
         return self._retrievers[key]

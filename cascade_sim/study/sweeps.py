@@ -23,7 +23,7 @@ from typing import Any
 
 from cascade_sim.analysis.report.sections.sweep import NEITHER, known_measures
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
-from cascade_sim.analysis.statistics.moves import paired_move
+from cascade_sim.analysis.statistics.moves import paired_change
 from cascade_sim.context import RunContext
 from cascade_sim.foundation.errors import ScenarioError, UserError, did_you_mean, unknown_name
 from cascade_sim.foundation.workers import Job
@@ -36,7 +36,7 @@ from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.scenario.yaml import Document, KeyPath, Mark, Problem, parse
 from cascade_sim.storage.files import below, read_file
 
-MOST_CELLS = 1000
+MAX_CELLS = 1000
 MARKET = "market."
 Metrics = dict[str, Any]
 
@@ -67,8 +67,8 @@ def parse_axes(options: Sequence[str]) -> list[Axis]:
     n_cells = 1
     for axis in axes:
         n_cells *= len(axis.values)
-    if n_cells > MOST_CELLS:
-        raise UserError(f"--over: {n_cells:,} cells; at most {MOST_CELLS:,}, so leave out some values")
+    if n_cells > MAX_CELLS:
+        raise UserError(f"--over: {n_cells:,} cells; at most {MAX_CELLS:,}, so leave out some values")
     return axes
 
 
@@ -393,7 +393,7 @@ def _add_paired(entries: dict[str, Metrics], own: Any, base: Any) -> None:
             continue
         before, after = base.parts(name), own.parts(name)
         if len(before[0]) == len(after[0]):
-            low, high = paired_move(before, after).interval()
+            low, high = paired_change(before, after).interval()
             entries[name]["lift"] |= {"low": low, "high": high}
 
 

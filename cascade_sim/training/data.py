@@ -23,7 +23,7 @@ from cascade_sim.cascade.scorers import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
-from cascade_sim.foundation.limits import MOST_LEARNED
+from cascade_sim.foundation.limits import MAX_LEARNED
 from cascade_sim.models.delays import correct_delays
 from cascade_sim.models.page_training import ClickedPages, dumped_scores, make_pages, page_offsets
 from cascade_sim.models.training import Impressions, Lists, chunk_of_order
@@ -90,8 +90,8 @@ def pages(logs: Path, phases: Iterable[str], seed: int = 0) -> ClickedPages:
 
 
 def share_learned(n_rows: int) -> float:
-    """The share of requests that is learned from when they have so many rows, at most `MOST_LEARNED`."""
-    return min(1.0, MOST_LEARNED / max(n_rows, 1))
+    """The share of requests that is learned from when they have so many rows, at most `MAX_LEARNED`."""
+    return min(1.0, MAX_LEARNED / max(n_rows, 1))
 
 
 def is_learned(requests: np.ndarray, share: float, seed: int) -> np.ndarray:

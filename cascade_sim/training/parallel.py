@@ -56,7 +56,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Parted:
+class DataSplit:
     """A model's data: what it trains on, and what is kept apart, for its calibrator and for validation."""
 
     train: Samples
@@ -65,14 +65,14 @@ class Parted:
     watched: Samples  # of those held out or, without any, of those it trains on
 
 
-def parted(data: Samples, spec: ModelSpec, seed: int) -> Parted:
+def parted(data: Samples, spec: ModelSpec, seed: int) -> DataSplit:
     """Parts by request. What is held out of one model is held out of all with the same share."""
     apart = is_held_out(data, spec.validation, seed)
     train, held_out = (kept(data, ~apart) if spec.validation else data), kept(data, apart)
     calibration = None
     if isinstance(train, ClickedPages):
         train, calibration = split_for_calibrator(train, spec, seed)
-    return Parted(train, calibration, held_out, watched(train, held_out, spec, seed))
+    return DataSplit(train, calibration, held_out, watched(train, held_out, spec, seed))
 
 
 def split_for_calibrator(
@@ -85,7 +85,7 @@ def split_for_calibrator(
 
 
 def fit_module(
-    task: Task, data: Parted, device: torch.device, on_epoch: Callable[[], None] = lambda: None
+    task: Task, data: DataSplit, device: torch.device, on_epoch: Callable[[], None] = lambda: None
 ) -> Fitted:
     """Train a module of one head. An objective of several trains a net that has them, which is folded."""
     spec, module, objective = task.spec, task.module, objective_of(task.spec)

@@ -7,7 +7,7 @@ from cascade_sim.foundation import random as draws
 DAY = 86_400.0  # seconds
 
 
-class Lives:
+class AdAvailability:
     """The lives of all ads. An ad is there for a `share` of its own period, whose beginning is drawn evenly.
 
     So any ad is there at any time with probability `share`. Lives last half to one and a half of `life` days.
@@ -20,7 +20,7 @@ class Lives:
         self._period = life / spec.share * DAY  # [A] seconds
         self._begun = draws.uniform(seed, "life begun", ads)  # [A] share of the period that is over at time 0
 
-    def are_there(self, ads: np.ndarray, times: np.ndarray) -> np.ndarray:
+    def is_available(self, ads: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Whether ads are there at these times, in seconds; False for padding. Broadcast; bool"""
         at = np.maximum(ads, 0)
         age = times / self._period[at] + self._begun[at]
@@ -29,7 +29,7 @@ class Lives:
     def corpus(self, times: np.ndarray) -> np.ndarray:
         """The ads that are there at each time, ids ascending, -1 at the end.  [R] -> [R, A] int32"""
         ads = np.arange(len(self._period), dtype=np.int32)[None, :]
-        there = np.where(self.are_there(ads, times[:, None]), ads, np.int32(-1))
+        there = np.where(self.is_available(ads, times[:, None]), ads, np.int32(-1))
         return ascending(there)
 
 

@@ -24,7 +24,7 @@ DAY = 86_400.0  # seconds
 SATURDAY_NOON = 5.5  # days from the beginning of a Monday
 
 
-class Truth:
+class GroundTruth:
     """True CTR and CVR of (request, ad) pairs. Only outcomes and measurement may ask.
 
     Pure: a value depends on its request (id, user, context, time) and its ad alone.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cascade_sim.models.features import FeatureView, make_view
-from cascade_sim.world.availability import Lives
+from cascade_sim.world.availability import AdAvailability
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class World:
     history: np.ndarray | None = (
         None  # [U, L] int32: ads that each user clicked before time 0; None: not kept
     )
-    lives: Lives | None = None  # when each ad is there; None: always
+    lives: AdAvailability | None = None  # when each ad is there; None: always
     is_timed: bool = False  # whether anything depends on when a request comes
 
     @property

@@ -1,7 +1,7 @@
 """The world: users, ads, advertisers and bids, drawn from the scenario and a seed.
 
-Two objects that never mix. `World` (seen.py) is what a platform can see: features, bids, owners. `Truth`
-(truth.py) holds the hidden click and conversion rates; models are never handed it.
+Two objects that never mix. `World` (seen.py) is what a platform can see: features, bids, owners.
+`GroundTruth` (truth.py) holds the hidden click and conversion rates; models are never handed it.
 All latents are standard normal, each drawn under its own purpose.
 """
 
@@ -14,8 +14,8 @@ from cascade_sim.agents.advertisers import log_normal_bids, owners
 from cascade_sim.agents.traffic import activity_cdf
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.limits import DRAWN_AT_ONCE
-from cascade_sim.world.availability import Lives
-from cascade_sim.world.truth import Truth
+from cascade_sim.world.availability import AdAvailability
+from cascade_sim.world.truth import GroundTruth
 from cascade_sim.world.visible import World
 
 __all__ = ["World", "build_world", "clicked_before", "init_bids"]
@@ -37,15 +37,15 @@ def build_world(spec, seed: int) -> World:
         slot_effects=np.asarray(spec.slot_effects, dtype=np.float64),
         mismatch_threshold=spec.mismatch.threshold,
         popularity=(log_popularity - log_popularity.mean()) / max(log_popularity.std(), 1e-12),
-        lives=None if spec.churn is None else Lives(spec.churn, spec.ads, seed),
+        lives=None if spec.churn is None else AdAvailability(spec.churn, spec.ads, seed),
         is_timed=spec.is_timed,
     )
     if spec.history is None:
         return world
-    return replace(world, history=clicked_before(world, Truth(world, spec), spec.history))
+    return replace(world, history=clicked_before(world, GroundTruth(world, spec), spec.history))
 
 
-def clicked_before(world: World, truth: Truth, spec) -> np.ndarray:
+def clicked_before(world: World, truth: GroundTruth, spec) -> np.ndarray:
     """Ads that users clicked before time 0, of all that they had seen.  [U, length] int32, ids may repeat
 
     Each is chosen out of `choices` ads drawn at random from the corpus, with odds exp(lasting logit), which

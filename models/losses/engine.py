@@ -202,18 +202,18 @@ def approx_ndcg_lists(batch: Batch, beta: float, engine: str) -> torch.Tensor:
     return fused(batch, loss_kernels_lists.approx_ndcg_lists, float(beta))
 
 
-def dumped_pairs(
+def logged_score_pairs(
     scores: torch.Tensor, labels: torch.Tensor, request: torch.Tensor, dump: Batch, engine: str
 ) -> torch.Tensor:
     """Each sample against the dump of its request.  [S], [S], [S] -> [S]"""
     if not is_fused(scores, engine):
-        return loss_torch.dumped_pairs(scores, labels, request, dump)
+        return loss_torch.logged_score_pairs(scores, labels, request, dump)
     from cascade_sim.models.losses import kernels_lists as loss_kernels_lists
 
     return _Fused.apply(
         scores,
         None,
-        _widened(loss_kernels_lists.dumped_pairs),
+        _widened(loss_kernels_lists.logged_score_pairs),
         as_float64(labels),
         np.ascontiguousarray(request.numpy(), dtype=np.int64),
         as_float64(dump.scores),

@@ -273,7 +273,7 @@ def approx_ndcg_lists(scores, labels, lists, beta):
 
 
 @kernel(error_model="numpy")
-def dumped_pairs(scores, labels, request, dumped, dumped_labels, lists):
+def logged_score_pairs(scores, labels, request, dumped, dumped_labels, lists):
     """Each sample against the dump of its request: value and slope of each sample.  -> [S], [S]
 
     sum_j 1(y > y_j) log(1 + e^(s_j - s)) + 1(y_j > y) log(1 + e^(s - s_j)), j over dumped[lists[request]].

@@ -64,7 +64,7 @@ def approx_ndcg_lists(batch: Batch, beta: float) -> torch.Tensor:
     return -reached / torch.where(ideal > 0, ideal, torch.ones_like(ideal))
 
 
-def dumped_pairs(
+def logged_score_pairs(
     scores: torch.Tensor, labels: torch.Tensor, request: torch.Tensor, dump: Batch
 ) -> torch.Tensor:
     """Each sample against the dump of its request.  [S], [S], [S] -> [S]"""

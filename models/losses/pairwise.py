@@ -122,7 +122,7 @@ def self_boosted_pair(
         check_labels(labels)
     owner = _owner(request, len(scores), dump)
     labels = labels.detach().to(scores.dtype)
-    values = loss_engine.dumped_pairs(scores, labels, owner, dump, engine)
+    values = loss_engine.logged_score_pairs(scores, labels, owner, dump, engine)
     return reduce_terms(
         values,
         scores.dtype,

@@ -56,7 +56,7 @@ class IdTables(nn.Module):
         ads: torch.Tensor,
         ids: tuple[torch.Tensor, torch.Tensor],
         advertiser: torch.Tensor | None,
-        past: Past | None,
+        past: ClickHistory | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """y and x of a batch's features [R, Fr] and [R, n, Fa]; `ids` are its users [R] and ads [R, n]."""
         of_user, of_ad = [request], [ads]
@@ -71,7 +71,7 @@ class IdTables(nn.Module):
         return torch.cat(of_user, dim=-1), torch.cat(of_ad, dim=-1)
 
     def _of_ads(
-        self, ads: torch.Tensor, advertiser: torch.Tensor | None, past: Past | None
+        self, ads: torch.Tensor, advertiser: torch.Tensor | None, past: ClickHistory | None
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Of each table of ads its rows, and their mean over the past, which is empty without one."""
         if "ad_id" in self.rows:
@@ -84,7 +84,7 @@ class IdTables(nn.Module):
 
 
 @dataclass(frozen=True)
-class Past:
+class ClickHistory:
     """The histories of R requests. An ad that is none has any id, and a share of 0."""
 
     features: torch.Tensor  # [R, Fa], in the mean
@@ -92,7 +92,9 @@ class Past:
     share: torch.Tensor  # [R, L] float32: of each ad in the mean
 
 
-def _look_up(table: torch.Tensor, ids: torch.Tensor, past: Past | None) -> tuple[torch.Tensor, torch.Tensor]:
+def _look_up(
+    table: torch.Tensor, ids: torch.Tensor, past: ClickHistory | None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows of a table [N, E] by ids [..], and their mean over the past [R, E]."""
     lists = (ids.new_zeros(0, 1), table.new_zeros(0, 1)) if past is None else (past.ads, past.share)
     rows, mean = _LookUp.apply(table, ids.long(), lists[0].long(), lists[1])

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cascade_sim.models.known import check_known
-from cascade_sim.models.objectives.base import Choice, Dumped, Objective, Option
+from cascade_sim.models.objectives.base import Choice, LoggedScores, Objective, Option
 from cascade_sim.models.objectives.joint import (
     JointRankingCalibration,
     MultiObjective,
@@ -80,7 +80,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
 __all__ = [
     "OBJECTIVES",
     "Calibrated",
-    "Dumped",
+    "LoggedScores",
     "Objective",
     "Option",
     "family_name",

@@ -62,7 +62,7 @@ ALPHA_REGRESSION = Option(0.5, 0.0, 1.0, weighs="regression")
 
 
 @dataclass(frozen=True)
-class Dumped:
+class LoggedScores:
     """What the deployed model said of the requests that a batch's samples come from."""
 
     scores: torch.Tensor  # [M]
@@ -120,7 +120,12 @@ class Objective:
         return cls.options[option].fault(value)
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         """The mean over the lists of a batch.  [N, n_heads], [N], [L + 1] -> scalar"""
         raise NotImplementedError

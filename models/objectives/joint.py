@@ -16,7 +16,7 @@ from cascade_sim.models.objectives.base import (
     RANKING,
     UNDIVIDED,
     Choice,
-    Dumped,
+    LoggedScores,
     Objective,
     Option,
     softplus,
@@ -47,7 +47,12 @@ class MultiObjective(Objective):
     }
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         scores = outputs[:, 0]
         form = losses.softmax if self.ranking == "softmax" else losses.ranknet
@@ -67,7 +72,12 @@ class MultiTask(Objective):
     options: ClassVar[Mapping[str, Option | Choice]] = {"alpha": ALPHA_RANKING, "normalisation": UNDIVIDED}
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         ranking = losses.softmax(outputs[:, 1], labels, lists, each=self.normalisation)
         return self.alpha * ranking + (1 - self.alpha) * self.regression(outputs[:, 0], labels, lists)
@@ -84,7 +94,12 @@ class RegressionCompatible(Objective):
     options: ClassVar[Mapping[str, Option | Choice]] = {"alpha": ALPHA_RANKING, "normalisation": DIVIDED}
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         scores = outputs[:, 0]
         return losses.rcr(scores, labels, lists, alpha=self.alpha, normalisation=self.normalisation)
@@ -105,7 +120,12 @@ class RegressionCompatibleGraded(Objective):
     options: ClassVar[Mapping[str, Option | Choice]] = {"alpha": ALPHA_RANKING, "normalisation": DIVIDED}
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         return losses.rcr_regression(
             outputs[:, 0], labels, lists, alpha=self.alpha, normalisation=self.normalisation
@@ -133,7 +153,12 @@ class JointRankingCalibration(Objective):
     options: ClassVar[Mapping[str, Option | Choice]] = {"alpha": ALPHA_REGRESSION}
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         return losses.jrc(outputs, labels, lists, alpha=self.alpha)
 
@@ -164,7 +189,12 @@ class SelfBoosted(Objective):
     options: ClassVar[Mapping[str, Option | Choice]] = {"alpha": ALPHA_REGRESSION}
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         if dumped is None:
             raise ValueError("sbcr needs the dumped scores and labels of its samples' requests")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from cascade_sim.models.examination import slot_log_share
 from cascade_sim.models.lazy import losses, np, torch
-from cascade_sim.models.objectives.base import Dumped, Objective, Option, softplus, unit_interval
+from cascade_sim.models.objectives.base import LoggedScores, Objective, Option, softplus, unit_interval
 
 if TYPE_CHECKING:
     from cascade_sim.models.losses.lists import Offsets
@@ -24,7 +24,12 @@ class Pointwise(Objective):
     is_log_loss = True
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         return self.regression(outputs[:, 0], labels, lists)
 
@@ -38,7 +43,12 @@ class RankNet(Objective):
     slot_maps = (slot_log_share,)
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         return losses.ranknet(outputs[:, 0], labels, lists)
 
@@ -52,7 +62,12 @@ class Softmax(Objective):
     slot_maps = (slot_log_share,)
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         return losses.softmax(outputs[:, 0], labels, lists)
 
@@ -68,7 +83,12 @@ class ApproxNdcg(Objective):
     options: ClassVar[Mapping[str, Option]] = {"beta": Option(10.0, 0.0, 1e6, low_is_open=True)}
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         return losses.approx_ndcg(outputs[:, 0], labels, lists, beta=self.beta)
 
@@ -81,7 +101,12 @@ class ListCE(Objective):
     has_scale = False
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         transform = "sigmoid" if self.task == "binary" else "softplus"
         return losses.list_ce(outputs[:, 0], labels, lists, transform=transform)
@@ -105,7 +130,12 @@ class CalibratedSoftmax(Objective):
     options: ClassVar[Mapping[str, Option]] = {"y0": Option(1.0, 0.0, 1e6, low_is_open=True)}
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         return losses.calibrated_softmax(outputs[:, 0], labels, lists, y0=self.y0)
 
@@ -140,6 +170,11 @@ class CalibratedRankNet(Objective):
         return f"must lie between a skip, 0, and a click, 1, for {cls.name}; found {value:g}"
 
     def loss(
-        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+        self,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        lists: Offsets,
+        *,
+        dumped: LoggedScores | None = None,
     ) -> torch.Tensor:
         return losses.calibrated_ranknet(outputs[:, 0], labels, lists, y0=self.y0)

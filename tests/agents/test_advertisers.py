@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cascade_sim.agents.advertisers import LEAST_HAZARD, log_normal_bids, owners, with_tail
+from cascade_sim.agents.advertisers import MIN_HAZARD, log_normal_bids, owners, with_tail
 from cascade_sim.scenario import checks
 
 RNG = np.random.default_rng(0)
@@ -70,4 +70,4 @@ def test_a_tail_that_would_reach_below_the_median_is_refused():
     assert np.isfinite(with_tail(TIER, 0.35, least * 1.000001)).all()
     with pytest.raises(ValueError, match="below the median"):
         with_tail(TIER, 0.35, least * 0.999)
-    assert LEAST_HAZARD == checks.LEAST_HAZARD
+    assert MIN_HAZARD == checks.MIN_HAZARD

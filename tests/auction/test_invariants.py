@@ -15,7 +15,7 @@ from cascade_sim.auction.pricing import RULES
 
 MANY = settings(max_examples=600)
 ROWS = 16  # auctions of equal rules in a case
-MOST_BIDDERS, MOST_SLOTS = 9, 5
+MAX_BIDDERS, MAX_SLOTS = 9, 5
 NOT_SHOWN = 99
 SQUASHINGS = (0.0, 0.5, 1.0, 1.5)
 
@@ -50,15 +50,15 @@ def decoded(drawn: bytes) -> Case:
     """One draw of bytes for everything: much quicker than a draw for each number, and it shrinks as well."""
     numbers = np.frombuffer(drawn, np.uint8)
     head, rest = numbers[:6], numbers[6:]
-    c, slots = int(head[0] % MOST_BIDDERS) + 1, int(head[1] % MOST_SLOTS) + 1
-    table = rest[: 2 * ROWS * MOST_BIDDERS].reshape(2, ROWS, MOST_BIDDERS)[:, :, :c]
-    per_row = rest[2 * ROWS * MOST_BIDDERS : -MOST_SLOTS].reshape(3, ROWS)
+    c, slots = int(head[0] % MAX_BIDDERS) + 1, int(head[1] % MAX_SLOTS) + 1
+    table = rest[: 2 * ROWS * MAX_BIDDERS].reshape(2, ROWS, MAX_BIDDERS)[:, :, :c]
+    per_row = rest[2 * ROWS * MAX_BIDDERS : -MAX_SLOTS].reshape(3, ROWS)
     pricing = PRICINGS[head[2] % len(PRICINGS)]
     return Case(
         bid=(table[0] % 40 + 1) / 8,
         pctr=(table[1] % 32 + 1) / 64,
         slots=slots,
-        effects=np.sort(rest[-MOST_SLOTS:][:slots] % 8 + 1)[::-1] / 8,
+        effects=np.sort(rest[-MAX_SLOTS:][:slots] % 8 + 1)[::-1] / 8,
         pricing=pricing,
         parameter=float(head[5] % 43 / 8),
         squashing=1.0 if pricing == "vcg" else SQUASHINGS[head[3] % 4],
@@ -70,7 +70,7 @@ def decoded(drawn: bytes) -> Case:
     )
 
 
-SIZE = 6 + 2 * ROWS * MOST_BIDDERS + 3 * ROWS + MOST_SLOTS
+SIZE = 6 + 2 * ROWS * MAX_BIDDERS + 3 * ROWS + MAX_SLOTS
 cases = st.binary(min_size=SIZE, max_size=SIZE).map(decoded)
 BOTH_RESERVES = ("reserve_cpc", "score_floor")
 
@@ -262,7 +262,7 @@ def test_the_cases_reach_every_corner():
     drawn = [decoded(rng.bytes(SIZE)) for _ in range(500)]
     assert {case.pricing for case in drawn} == set(PRICINGS)
     assert {case.squashing for case in drawn} == set(SQUASHINGS)
-    assert {case.bid.shape[1] for case in drawn} == set(range(1, MOST_BIDDERS + 1))
+    assert {case.bid.shape[1] for case in drawn} == set(range(1, MAX_BIDDERS + 1))
     assert any(case.bid.shape[1] < case.slots for case in drawn)
     assert any((case.bid < case.reserve_cpc).all(axis=1).any() for case in drawn)
     assert sum((np.diff(np.sort(case.bid * case.pctr, axis=1)) == 0).any() for case in drawn) > 50

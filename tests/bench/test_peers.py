@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cascade_sim.bench import Spread, end_to_end, peers
-from cascade_sim.cascade.cache import Memo
+from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cli import main
 from cascade_sim.storage.tables import read_table
 
@@ -112,7 +112,9 @@ def test_options_that_do_not_go_together_are_refused(arguments, words, capsys):
 
 def test_where_nothing_is_chosen_the_bids_are_asked_for_once(monkeypatch):
     sim, arm = end_to_end.ready(peers.MODES["auction-net"].scenario())
-    block = replace(sim.arrivals.block("bench", 0, 50), memo=Memo())  # who has one is not served in one pass
+    block = replace(
+        sim.arrivals.block("bench", 0, 50), memo=BlockCache()
+    )  # who has one is not served in one pass
     asked, bid = [], sim.platform.bids.bid
     monkeypatch.setattr(sim.platform.bids, "bid", lambda *given: asked.append(given[0]) or bid(*given))
     decision = sim.serve(block, arm)

@@ -67,7 +67,7 @@ def test_the_platforms_pcvr_is_close_to_the_truth_but_not_the_truth(sim, rules, 
 
 
 def test_an_error_free_pcvr_without_pair_noise_is_the_truth(block):
-    from cascade_sim.world.truth import Truth
+    from cascade_sim.world.truth import GroundTruth
     from cascade_sim.world.world import build_world
     from worlds.tiny_market import tiny_scenario
 
@@ -75,7 +75,7 @@ def test_an_error_free_pcvr_without_pair_noise_is_the_truth(block):
     world = build_world(spec, 1)
     ids = np.tile(np.arange(600, dtype=np.int32), (len(block), 1))
     exact = BidRules(world, spec.conversion).pcvr(block, ids)
-    assert exact == pytest.approx(Truth(world, spec).cvr(block, ids), rel=1e-5)
+    assert exact == pytest.approx(GroundTruth(world, spec).cvr(block, ids), rel=1e-5)
 
 
 def test_another_bid_for_one_ad_leaves_the_rules_as_they_were(rules, sim, block, ids):

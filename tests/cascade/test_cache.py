@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim.cascade.cache import Memo, of_pairs, of_sets, once
+from cascade_sim.cascade.cache import BlockCache, of_pairs, of_sets, once
 from cascade_sim.cascade.serve import serve, shadow
 from cascade_sim.scenario.schema import resolved_arms
 from worlds.cascades import decided
@@ -31,7 +31,7 @@ def arms(study):
 
 
 def test_every_arm_its_shadow_and_the_next_decide_the_same_from_one_memo(study, arms, block):
-    kept = replace(block, memo=Memo())
+    kept = replace(block, memo=BlockCache())
     for arm in (*arms.values(), *map(shadow, arms.values())):
         plain = decided(serve(block, arm, study.sim.platform))
         answered = decided(serve(kept, arm, study.sim.platform))
@@ -45,7 +45,7 @@ def test_a_part_is_answered_from_the_whole_only_where_bits_allow(study, arms, bl
     arm = next(iter(arms.values()))
     seat = Counted(arm.last.scorer, by_pair)
     arm = arm.with_stage(-1, scorer=seat)
-    kept = replace(block, memo=Memo())
+    kept = replace(block, memo=BlockCache())
     whole = serve(kept, shadow(arm), study.sim.platform).retrieved.shape
     serve(kept, arm, study.sim.platform)
     part = (len(block), arm.most_auctioned)
@@ -65,7 +65,7 @@ def test_a_set_is_found_once_by_its_key_and_what_is_said_of_it_is_kept(block):
         said.append(ids.shape)
         return ids * 2.0
 
-    kept = replace(block, memo=Memo())
+    kept = replace(block, memo=BlockCache())
     whole = first(kept, 5, "a")
     assert first(kept, 5, "a") is whole and first(kept, 5, "b") is not whole
     assert value(kept, whole) is value(kept, whole) and len(said) == 1
@@ -76,11 +76,11 @@ def test_a_set_is_found_once_by_its_key_and_what_is_said_of_it_is_kept(block):
 
 
 def test_some_requests_of_a_block_do_not_take_its_memo_along(block):
-    assert replace(block, memo=Memo()).take(slice(3)).memo is None
+    assert replace(block, memo=BlockCache()).take(slice(3)).memo is None
 
 
 def test_padding_and_strangers_are_computed():
-    memo, whole = Memo(), np.array([[1, 4, 9], [0, 2, 5]], np.int32)
+    memo, whole = BlockCache(), np.array([[1, 4, 9], [0, 2, 5]], np.int32)
     assert memo.candidates("n", lambda: whole) is memo.candidates("n", lambda: whole.copy()) is whole
     memo.values("k", whole, lambda: whole * 10, True)
     for ids in ([[1, 9], [2, -1]], [[1, 8], [0, 2]], [[9, 1], [0, 2]]):
@@ -96,7 +96,7 @@ def test_other_bids_are_not_taken_for_these(study, arms, block):
     arm = next(iter(arms.values()))
     platform = study.sim.platform
     other = replace(platform, bids=platform.bids.with_bid(0, 1000.0))
-    kept = replace(block, memo=Memo())
+    kept = replace(block, memo=BlockCache())
     serve(kept, arm, platform)
     assert serve(kept, arm, other).page.bid.tobytes() == serve(block, arm, other).page.bid.tobytes()
 
@@ -104,14 +104,14 @@ def test_other_bids_are_not_taken_for_these(study, arms, block):
 def test_a_stage_of_another_model_is_asked(study, arms, block):
     first, *_ = arms.values()
     seat = Counted(first.last.scorer, True)
-    kept = replace(block, memo=Memo())
+    kept = replace(block, memo=BlockCache())
     serve(kept, first, study.sim.platform)
     serve(kept, first.with_stage(0, scorer=seat, bid="init", rates=None), study.sim.platform)
     assert len(seat.asked) == 1
 
 
 def test_what_is_made_of_the_same_arrays_is_made_once():
-    memo, a, b = Memo(), np.arange(3), np.arange(3)
+    memo, a, b = BlockCache(), np.arange(3), np.arange(3)
     first = memo.made("sum", (a, b), lambda: a + b)
     assert memo.made("sum", (a, b), lambda: a - b) is first
     for what, of in (("difference", (a, b)), ("sum", (b, a)), ("sum", (a, a))):  # equal, but not the same
@@ -121,7 +121,7 @@ def test_what_is_made_of_the_same_arrays_is_made_once():
 def test_a_decorated_call_is_made_once_in_a_block_with_a_memo():
     added = once(lambda block, values, by: values + by)
     plain, values = make_block([0]), np.arange(3)
-    kept = replace(plain, memo=Memo())
+    kept = replace(plain, memo=BlockCache())
     assert added(plain, values, 1) is not added(plain, values, 1)
     first = added(kept, values, 1)
     assert added(kept, values, 1) is first and added(kept, values, 2) is not first
@@ -131,14 +131,14 @@ def test_a_decorated_call_is_made_once_in_a_block_with_a_memo():
 
 
 def test_a_memo_keeps_what_it_knows_by_its_place_in_memory():
-    memo = Memo()
+    memo = BlockCache()
     for i in range(50):  # an array that is gone leaves its place to the next
         made = memo.made("twice", (np.full(8, i),), lambda i=i: np.full(8, 2 * i))
         assert made[0] == 2 * i
 
 
 def test_a_memo_that_is_trimmed_still_answers_right_and_keeps_the_first_set():
-    memo = Memo()
+    memo = BlockCache()
     sets = [np.arange(n, dtype=np.int32)[None, :] for n in (3, 4, 5, 6)]
     for ids in sets:
         memo.candidates(ids.size, lambda ids=ids: ids)

@@ -13,10 +13,10 @@ from cascade_sim.auction import to_micros
 from cascade_sim.auction.kernels import whole_micros
 from cascade_sim.cascade import serve as cascade
 from cascade_sim.cascade.bids import BidRules
-from cascade_sim.cascade.cache import Memo
-from cascade_sim.cascade.fused import is_in_one_pass, ranked_in_one_pass
+from cascade_sim.cascade.cache import BlockCache
+from cascade_sim.cascade.fused import is_fused, ranked_fused
 from cascade_sim.cascade.fusion import Fusion
-from cascade_sim.cascade.request import RequestKnobs
+from cascade_sim.cascade.request import RequestOverrides
 from cascade_sim.cascade.scorers import ConstantScorer, TowersScorer
 from cascade_sim.cascade.serve import Platform, Stage, retrieve, serve
 from cascade_sim.foundation.errors import UserError
@@ -63,7 +63,7 @@ def arm(seat, candidates, slots, bid="init", **auction):
 
 def without(monkeypatch):
     """From here on nothing goes the shorter way."""
-    monkeypatch.setattr(cascade, "is_in_one_pass", lambda *_: False)
+    monkeypatch.setattr(cascade, "is_fused", lambda *_: False)
 
 
 def assert_same(found, wanted):
@@ -102,8 +102,8 @@ def markets(draw):
 @given(markets())
 def test_one_pass_decides_the_same_to_the_bit(market):
     block, own, place = market
-    assert is_in_one_pass(*market)
-    assert ranked_in_one_pass(block, retrieve(block, own, place), own, place) is not None
+    assert is_fused(*market)
+    assert ranked_fused(block, retrieve(block, own, place), own, place) is not None
     found = serve(block, own, place)
     with pytest.MonkeyPatch.context() as patch:
         without(patch)
@@ -129,7 +129,7 @@ def test_the_whole_way_of_a_scenario_is_the_same_without(monkeypatch):
     for mode in MODES.values():
         sim, own = ready(mode.scenario())
         block = sim.arrivals.block("bench", 0, 3000)
-        assert is_in_one_pass(block, own, sim.platform)
+        assert is_fused(block, own, sim.platform)
         with monkeypatch.context() as patch:
             found = rows_to_log(sim, own, 0.1, block)
             without(patch)
@@ -146,18 +146,18 @@ def test_who_wants_to_see_the_scores_goes_the_long_way():
         platform([1.0]),
         arm(scorer(3, 1), np.zeros((3, 1), np.int32), 1),
     )
-    assert is_in_one_pass(block, own, place)
-    knobs = RequestKnobs(reserve_cpc=np.ones(3))
+    assert is_fused(block, own, place)
+    knobs = RequestOverrides(reserve_cpc=np.ones(3))
     stage = own.last
-    assert not is_in_one_pass(replace(block, memo=Memo()), own, place)
-    assert not is_in_one_pass(replace(block, knobs=knobs), own, place)
-    assert not is_in_one_pass(block, own.with_stage(-1, fusion=Fusion(pctr=0.5)), place)
-    assert not is_in_one_pass(block, own.with_stage(-1, fusion=Fusion(pcvr=0.5)), place)
-    assert not is_in_one_pass(block, replace(own.with_stage(-1, bid="opt"), bid_rule="ocpc"), place)
-    assert not is_in_one_pass(block, own.with_stage(-1, scorer=ConstantScorer()), place)
-    assert not is_in_one_pass(block, own, replace(place, bids=SimpleNamespace(init_bid=np.ones(1))))
+    assert not is_fused(replace(block, memo=BlockCache()), own, place)
+    assert not is_fused(replace(block, knobs=knobs), own, place)
+    assert not is_fused(block, own.with_stage(-1, fusion=Fusion(pctr=0.5)), place)
+    assert not is_fused(block, own.with_stage(-1, fusion=Fusion(pcvr=0.5)), place)
+    assert not is_fused(block, replace(own.with_stage(-1, bid="opt"), bid_rule="ocpc"), place)
+    assert not is_fused(block, own.with_stage(-1, scorer=ConstantScorer()), place)
+    assert not is_fused(block, own, replace(place, bids=SimpleNamespace(init_bid=np.ones(1))))
     as_order = TowersScorer("net", stage.scorer.view, "exp", stage.scorer.module)
-    assert not is_in_one_pass(block, own.with_stage(-1, scorer=as_order), place)
+    assert not is_fused(block, own.with_stage(-1, scorer=as_order), place)
 
 
 def test_what_is_no_number_is_refused_in_the_same_words(monkeypatch):

@@ -9,7 +9,7 @@ from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import Platform, Stage, serve
 from cascade_sim.environments.evaluators.truth import TruthEvaluator
-from cascade_sim.world.truth import Truth
+from cascade_sim.world.truth import GroundTruth
 from worlds.cascades import EFFECTS, Bids, Given, Table, make_arm, with_stage_of
 from worlds.tiny_market import make_block
 
@@ -18,7 +18,7 @@ ADS, REQUESTS = 14, 8
 SIZE = 4 * ADS + REQUESTS * ADS + 7
 
 
-class TableTruth(Truth):
+class TableTruth(GroundTruth):
     """A truth that says ctr[ad]."""
 
     def __init__(self, ctr):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim.cascade.cache import Memo
+from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.serve import Arm, Retrieve, Stage, serve, shadow
 from worlds.cascades import decided, with_stage_of
@@ -32,7 +32,7 @@ def test_each_stage_hands_on_a_part_of_what_it_was_handed(sim, block, four):
 
 
 def test_a_memo_changes_nothing_and_a_stage_that_hands_on_all_changes_nothing(sim, block, four):
-    plain, kept = sim.serve(block, four), sim.serve(replace(block, memo=Memo()), four)
+    plain, kept = sim.serve(block, four), sim.serve(replace(block, memo=BlockCache()), four)
     for name, values in decided(plain).items():
         assert np.array_equal(values, decided(kept)[name]), name
     open_gate = four.with_stage(0, size=60)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from cascade_sim.cascade.outcome import outcome
-from cascade_sim.world.truth import Truth
+from cascade_sim.world.truth import GroundTruth
 from worlds.tiny_market import make_block, part_of
 
 K = 3
 EFFECTS = np.array([1.0, 0.8, 0.5])
 
 
-class FixedTruth(Truth):
+class FixedTruth(GroundTruth):
     """The same CTR and CVR for every ad that is shown."""
 
     def __init__(self, ctr, cvr):

@@ -7,11 +7,11 @@ import pytest
 
 from cascade_sim.auction import auction, reprice
 from cascade_sim.cascade.fusion import Fusion
-from cascade_sim.cascade.randomisation import Randomiser, RequestKnobs, with_knobs
+from cascade_sim.cascade.randomisation import ParameterRandomiser, RequestOverrides, with_knobs
 from cascade_sim.cascade.serve import serve
 from worlds.randomised_logs import logged
 
-LAW = Randomiser({"reserve_cpc": 0.5, "squashing": 0.8}, {"reserve_cpc": 0.3, "squashing": 0.1})
+LAW = ParameterRandomiser({"reserve_cpc": 0.5, "squashing": 0.8}, {"reserve_cpc": 0.3, "squashing": 0.1})
 
 
 def test_a_reserve_is_log_normal_around_its_centre_and_squashing_normal():
@@ -117,7 +117,7 @@ def test_a_pre_ranking_stage_with_the_auction_s_bid_knows_each_request_s_reserve
 
 
 def test_requests_taken_from_a_block_keep_their_knobs():
-    knobs = RequestKnobs(np.array([1.0, 2.0, 3.0]), None)
+    knobs = RequestOverrides(np.array([1.0, 2.0, 3.0]), None)
     assert knobs.take([2, 0]).reserve_cpc.tolist() == [3.0, 1.0]
     assert knobs.take([2, 0]).squashing_ratio is None
 

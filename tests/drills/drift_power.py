@@ -3,7 +3,8 @@
     python tests/drills/drift_power.py --curves 1000
 
 Prints, by kind and length of curve, the share that the paper's rule calls unstable, that the test of the
-slope and the test of the persistence refuse by themselves (at 5 %), that drift and that hold by `level_test`.
+slope and the test of the persistence refuse by themselves (at 5 %), that drift and that
+hold by `stationarity_test`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cascade_sim.analysis.metrics.stability import stability
-from cascade_sim.analysis.statistics.levels import SIGNIFICANT, level_test
+from cascade_sim.analysis.statistics.levels import SIGNIFICANT, stationarity_test
 
 SHOWN = ("paper", "slope", "persistence", "drifts", "holds")
 
@@ -67,7 +68,7 @@ def rates(kind: str, n: int, curves: int, seed: int = 1) -> dict[str, float]:
     counts = dict.fromkeys(SHOWN, 0)
     for _ in range(curves):
         y = KINDS[kind](rng, n)
-        found = level_test(y)
+        found = stationarity_test(y)
         said = {
             "paper": not stability(y).is_stable, "slope": found.slope_p < SIGNIFICANT,
             "persistence": found.persistence_p < SIGNIFICANT, "drifts": found.drifts, "holds": found.holds,

@@ -41,17 +41,17 @@ def setting(generator: np.random.Generator) -> tuple[str, ...]:
 def coverage(folder: Path, seed: int | None, n_settings: int) -> dict[str, list[bool]]:
     """Whether each interval covers, by measure; a measure that does not feel a setting is left out of it."""
     from cascade_sim.live import figures
-    from cascade_sim.live.session import Session, Way
+    from cascade_sim.live.session import Session, Variant
     from worlds.tiny_market import run_phases, tiny_scenario
     from worlds.whatif_runs import measured_run
 
     scenario = tiny_scenario(f"phases.evaluate={REQUESTS}", seed=seed)
     session = Session(measured_run(run_phases(scenario, folder / "study", folder / "cache"), folder / "run"))
-    generator, base = np.random.default_rng(scenario.seed), session.arm(Way(session.baseline))
+    generator, base = np.random.default_rng(scenario.seed), session.arm(Variant(session.baseline))
     blocks, hits = list(session.blocks(True)), {name: [] for name in MEASURES}
     list(session.measured(base, blocks))
     for _ in range(n_settings):
-        arm = session.arm(Way(session.baseline, setting(generator)))
+        arm = session.arm(Variant(session.baseline, setting(generator)))
         list(session.measured(arm, blocks))
         sample = generator.choice(session.n_blocks, BLOCKS, replace=False).tolist()
         quick, whole = (

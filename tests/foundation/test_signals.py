@@ -12,7 +12,7 @@ import pytest
 
 from cascade_sim.cli import main
 from cascade_sim.foundation.progress import Progress
-from cascade_sim.foundation.signals import Terminated, heed, is_interrupt, stoppable
+from cascade_sim.foundation.signals import Terminated, check_interrupt, is_interrupt, stoppable
 from cascade_sim.scenario.plugins import errors_of
 from places import HANG, ROOT
 
@@ -90,7 +90,7 @@ def test_an_interrupt_that_a_finaliser_swallows_is_raised_at_the_next_step_and_n
     with pytest.raises(KeyboardInterrupt), stoppable():
         Finalised(lambda: os.kill(os.getpid(), signal.SIGINT) or [None for _ in range(1000)])
         assert printed == []
-        heed()
+        check_interrupt()
         pytest.fail("the interrupt was lost")
     assert sys.unraisablehook is usual
 
@@ -134,7 +134,7 @@ def test_handlers_are_put_back_and_nothing_is_remembered():
             pass
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    heed()
+    check_interrupt()
 
 
 def test_a_handler_of_ones_own_and_an_ignored_signal_stay():
@@ -158,7 +158,7 @@ def test_another_thread_may_run_a_command():
 
     def work():
         with stoppable():
-            heed()
+            check_interrupt()
             seen.append(True)
 
     thread = threading.Thread(target=work)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from cascade_sim.foundation.kernels import LEAST_COLUMNS, PASSES, coaction_scores, dot_scores, pad_lanes
+from cascade_sim.foundation.kernels import MIN_COLUMNS, PASSES, coaction_scores, dot_scores, pad_lanes
 from cascade_sim.foundation.simd import (
     is_any_least8,
     lane8,
@@ -122,7 +122,7 @@ def test_a_pair_has_the_same_bits_whatever_candidates_stand_beside_it():
     def table(*shape):
         return rng.standard_normal(shape).astype(np.float32)
 
-    n = 3 * PASSES * LEAST_COLUMNS + 7  # several passes, the last one short
+    n = 3 * PASSES * MIN_COLUMNS + 7  # several passes, the last one short
     ids = np.sort(rng.integers(0, 300, (5, n)), axis=1).astype(np.int32)
     ids[2, -3:] = -1
     pair = table(5, n)

@@ -135,12 +135,12 @@ def _arms(sim: Any, arm: Any) -> Iterator[tuple[str, Any]]:
 
 def _decisions(sim: Any, arm: Any) -> Iterator[tuple[str, list[Any]]]:
     """Three blocks under each way of asking."""
-    from cascade_sim.cascade.cache import Memo
+    from cascade_sim.cascade.cache import BlockCache
     from cascade_sim.cascade.serve import serve, shadow
     from cascade_sim.foundation import random as draws
 
     blocks = [sim.arrivals.block("evaluate", index, 288) for index in range(3)]
-    kept = [replace(block, memo=Memo()) for block in blocks]
+    kept = [replace(block, memo=BlockCache()) for block in blocks]
     by = [(4 * draws.uniform(1, "late", block.requests)).astype(np.int8) - 1 for block in blocks]
     yield "in time", [serve(block, arm, sim.platform) for block in blocks]
     yield (

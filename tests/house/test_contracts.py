@@ -19,7 +19,7 @@ from cascade_sim.environments.synthetic import Synthetic
 from cascade_sim.environments.uncertainty.base import NoUncertainty
 from cascade_sim.environments.uncertainty.click_model import ClickModelUncertainty
 from cascade_sim.environments.uncertainty.replicates import ReplicateUncertainty
-from cascade_sim.world.availability import Lives
+from cascade_sim.world.availability import AdAvailability
 from house.sources import MODULES, parse
 
 CONTRACTS = [getattr(protocols, name) for name in protocols.__all__]
@@ -28,7 +28,7 @@ SHIPPED = {
     protocols.Scorer: (scorers.RandomScorer, scorers.ConstantScorer, scorers.TruthScorer, scorers.ModelScorer,
                        logged.LoggedScorer),
     protocols.Retriever: (similarity.Retrieval, logged.LoggedRetrieval),
-    protocols.Availability: (Lives,),
+    protocols.Availability: (AdAvailability,),
     protocols.Bidder: tuple(BIDDERS.values()),
     protocols.ClickModel: tuple(CLICK_MODELS.values()),
     protocols.Evaluator: (TruthEvaluator, LogEvaluator),

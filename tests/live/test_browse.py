@@ -7,7 +7,7 @@ import pytest
 from cascade_sim.diagnostics.trace import trace
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.live.browse import Filter, find_requests, look_at
-from cascade_sim.live.session import Way
+from cascade_sim.live.session import Variant
 
 
 def listed(session, arm, base, blocks, *rest):
@@ -16,7 +16,7 @@ def listed(session, arm, base, blocks, *rest):
 
 @pytest.fixture(scope="module")
 def both(session):
-    base, arm = session.arm(Way(session.baseline)), session.arm(Way(session.baseline, ("slots=2",)))
+    base, arm = session.arm(Variant(session.baseline)), session.arm(Variant(session.baseline, ("slots=2",)))
     for side in (base, arm):
         list(session.measured(side, session.blocks(True)))
     return session, arm, base, session.blocks(True)

@@ -9,8 +9,8 @@ from cascade_sim.cli import main
 from cascade_sim.counterfactual.whatif import what_if_study
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.live import figures
-from cascade_sim.live.controls import curve_values, knobs_of
-from cascade_sim.live.session import Way
+from cascade_sim.live.controls import curve_values, parameters_of
+from cascade_sim.live.session import Variant
 from cascade_sim.storage.folder import json_text
 
 OTHER = {
@@ -30,7 +30,7 @@ def words_of(session, knob):
     for value in (*values[len(values) // 2 :], *values):
         words = (f"{knob['path']}={value}",)
         with suppress(UserError):
-            session.turned(Way(session.baseline, words))
+            session.turned(Variant(session.baseline, words))
             return words
     raise AssertionError(knob)
 
@@ -41,7 +41,7 @@ def answered(session, arm, base, blocks):
 
 @pytest.fixture(scope="module")
 def turns(session):
-    knobs = knobs_of(session, session.baseline)
+    knobs = parameters_of(session, session.baseline)
     assert {knob["path"] for knob in knobs} >= {
         *("auction.reserve_cpc", "auction.score_floor", "auction.squashing", "auction.pricing"),
         *("cascade.slots", "cascade.retrieval.size", "cascade.pre_ranking.size", "bidding.rule"),
@@ -78,13 +78,13 @@ def test_it_is_the_file_that_the_shown_command_writes(client, folder, tmp_path):
 
 
 def test_on_all_requests_the_quick_figures_are_the_exact_ones_and_their_intervals_alike(session, turns):
-    base, blocks, widths = session.arm(Way(session.baseline)), session.blocks(True), []
+    base, blocks, widths = session.arm(Variant(session.baseline)), session.blocks(True), []
     for words in turns:
-        arm = session.arm(Way(session.baseline, words))
+        arm = session.arm(Variant(session.baseline, words))
         for side in (base, arm):
             list(session.measured(side, blocks))
         found = answered(session, arm, base, blocks)
-        exact = session.exact(Way(session.baseline, words))["points"][0]["metrics"]
+        exact = session.exact(Variant(session.baseline, words))["points"][0]["metrics"]
         assert found["requests"] == found["of"] == session.n_requests
         for name, entry in found["measures"].items():
             value = exact[name]["value"]

@@ -5,7 +5,7 @@ import pytest
 
 from cascade_sim.live import figures
 from cascade_sim.live.figures import _Spread
-from cascade_sim.live.session import Way
+from cascade_sim.live.session import Variant
 
 
 def answered(session, arm, base, blocks):
@@ -14,8 +14,8 @@ def answered(session, arm, base, blocks):
 
 @pytest.fixture(scope="module")
 def turned(session):
-    way = Way(session.baseline, ("auction.reserve_cpc=0.4", "cascade.pre_ranking.size=25"))
-    base, arm, blocks = session.arm(Way(session.baseline)), session.arm(way), session.blocks(True)
+    way = Variant(session.baseline, ("auction.reserve_cpc=0.4", "cascade.pre_ranking.size=25"))
+    base, arm, blocks = session.arm(Variant(session.baseline)), session.arm(way), session.blocks(True)
     for side in (base, arm):
         list(session.measured(side, blocks))
     return session, arm, base, blocks
@@ -72,7 +72,8 @@ def test_the_same_way_twice_moves_nothing(turned):
 def test_what_serves_alike_under_another_name_moves_nothing_to_the_last_bit(turned):
     session, _, _, blocks = turned
     seated, named = (
-        session.arm(way) for way in (Way(session.baseline, ("cascade.pre_ranking.model=ltr",)), Way("ltr"))
+        session.arm(way)
+        for way in (Variant(session.baseline, ("cascade.pre_ranking.model=ltr",)), Variant("ltr"))
     )
     for side in (seated, named):
         list(session.measured(side, blocks))
@@ -82,6 +83,6 @@ def test_what_serves_alike_under_another_name_moves_nothing_to_the_last_bit(turn
 
 def test_pages_of_other_lengths_are_held_against_each_other(turned):
     session, _, base, blocks = turned
-    arm = session.arm(Way(session.baseline, ("cascade.slots=2",)))
+    arm = session.arm(Variant(session.baseline, ("cascade.slots=2",)))
     list(session.measured(arm, blocks))
     assert answered(session, arm, base, blocks)["pages_changed"] > 0.9

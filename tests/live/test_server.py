@@ -18,8 +18,8 @@ from cascade_sim.foundation.errors import UserError
 from cascade_sim.live import runs
 from cascade_sim.live.access import door_of, token_in
 from cascade_sim.live.server import FILES, HERE, Live, listening
-from cascade_sim.live.session import Way
-from cascade_sim.live.work import Stale, Wanted
+from cascade_sim.live.session import Variant
+from cascade_sim.live.work import CancellableProgress, Superseded
 
 HOST = "http://127.0.0.1"
 SECRET = "a-long-secret-that-nobody-guesses"
@@ -88,8 +88,8 @@ def test_runs_stand_side_by_side_with_what_differs(client):
 def test_runs_share_one_memory_and_the_one_left_alone_forgets(folder, market, monkeypatch):
     offered = runs.Runs([folder, market])
     first, second = offered.session(0), offered.session(1)
-    monkeypatch.setattr(runs, "MOST_BYTES", first.most_bytes + second.most_bytes - 1)
-    arm = first.arm(Way(first.baseline))
+    monkeypatch.setattr(runs, "MAX_BYTES", first.most_bytes + second.most_bytes - 1)
+    arm = first.arm(Variant(first.baseline))
     list(first.measured(arm, first.blocks(True)))
     assert first._contexts and offered.keeps(first)
     offered.session(1)
@@ -98,8 +98,8 @@ def test_runs_share_one_memory_and_the_one_left_alone_forgets(folder, market, mo
 
 
 def test_an_exact_answer_that_nobody_waits_for_is_given_up(session):
-    with pytest.raises(Stale):
-        session.exact(Way(session.baseline, ("cascade.slots=2",)), Wanted(lambda: False))
+    with pytest.raises(Superseded):
+        session.exact(Variant(session.baseline, ("cascade.slots=2",)), CancellableProgress(lambda: False))
 
 
 # The door

@@ -5,7 +5,7 @@ import pytest
 
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.live import session as module
-from cascade_sim.live.session import Session, Way, spread
+from cascade_sim.live.session import Session, Variant, spread
 from worlds.logged_market import market_of
 
 
@@ -27,7 +27,7 @@ def test_models_are_asked_once_whatever_knobs_are_turned(folder, monkeypatch):
         ["pre_ranking.size=9"],
         ["auction.squashing=0.7"],
     ):
-        list(opened.measured(opened.arm(Way(opened.baseline, tuple(words))), opened.blocks(True)))
+        list(opened.measured(opened.arm(Variant(opened.baseline, tuple(words))), opened.blocks(True)))
     assert asked == []
 
 
@@ -42,9 +42,9 @@ def test_what_cannot_be_turned_is_refused_in_the_words_of_whatif(session):
     ):
         for _ in range(2):  # the second time from what is known
             with pytest.raises(UserError, match=text):
-                session.arm(Way(session.baseline, words))
+                session.arm(Variant(session.baseline, words))
     with pytest.raises(UserError, match="unknown arm"):
-        session.arm(Way("nobody"))
+        session.arm(Variant("nobody"))
 
 
 def test_a_log_of_winners_cannot_be_opened_and_says_what_can_be_asked(study, tmp_path):
@@ -54,22 +54,22 @@ def test_a_log_of_winners_cannot_be_opened_and_says_what_can_be_asked(study, tmp
 
 
 def test_the_way_that_everything_is_held_against_is_never_forgotten(folder, monkeypatch):
-    monkeypatch.setattr(module, "MOST_WAYS", 3)
+    monkeypatch.setattr(module, "MAX_WAYS", 3)
     opened = Session(folder)
-    base = opened.arm(Way(opened.baseline))
+    base = opened.arm(Variant(opened.baseline))
     list(opened.measured(base, opened.sample))
     for i in range(6):
         list(
             opened.measured(
-                opened.arm(Way(opened.baseline, (f"auction.reserve_cpc=0.{i + 1}",))), opened.sample
+                opened.arm(Variant(opened.baseline, (f"auction.reserve_cpc=0.{i + 1}",))), opened.sample
             )
         )
     assert len(opened._ways) == 3 and next(iter(opened._ways)) == base and len(opened.pages(base)) > 0
 
 
 def test_without_room_for_scores_the_answer_is_the_same(folder, session, monkeypatch):
-    monkeypatch.setattr(module, "MOST_BYTES", 0)
-    poor, way = Session(folder), Way(session.baseline, ("auction.reserve_cpc=0.4",))
+    monkeypatch.setattr(module, "MAX_BYTES", 0)
+    poor, way = Session(folder), Variant(session.baseline, ("auction.reserve_cpc=0.4",))
     for opened in (poor, session):
         list(opened.measured(opened.arm(way), [0]))
     kept, made = session.pages(session.arm(way))[0], poor.pages(poor.arm(way))[0]
@@ -80,13 +80,13 @@ def test_without_room_for_scores_the_answer_is_the_same(folder, session, monkeyp
 
 
 def test_who_is_being_answered_keeps_his_pages_while_others_push_them_out(folder, monkeypatch):
-    monkeypatch.setattr(module, "MOST_WAYS", 2)
+    monkeypatch.setattr(module, "MAX_WAYS", 2)
     opened = Session(folder)
-    list(opened.measured(opened.arm(Way(opened.baseline)), opened.sample))
-    mine = opened.measured(opened.arm(Way(opened.baseline, ("cascade.slots=2",))), opened.sample)
+    list(opened.measured(opened.arm(Variant(opened.baseline)), opened.sample))
+    mine = opened.measured(opened.arm(Variant(opened.baseline, ("cascade.slots=2",))), opened.sample)
     next(mine)
     for i in range(4):
-        list(opened.measured(opened.arm(Way(opened.baseline, (f"auction.reserve_cpc=0.{i + 1}",))), [0]))
+        list(opened.measured(opened.arm(Variant(opened.baseline, (f"auction.reserve_cpc=0.{i + 1}",))), [0]))
     with pytest.raises(StopIteration) as end:
         while True:
             next(mine)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from cascade_sim.live.work import IDLE, LATER, MOST_WAITING, NOW, Busy, Stale, Wanted, Worker
+from cascade_sim.live.work import IDLE, LATER, MAX_WAITING, NOW, Busy, CancellableProgress, Superseded, Worker
 
 LONG = 60  # seconds; nothing here waits for them
 
@@ -66,7 +66,7 @@ def test_a_newer_question_of_the_same_asker_makes_the_older_one_stale(worker):
     new = worker.submit(noted(said, "new"), NOW, ("tab", "answer"))
     go.set()
     assert new.result(LONG) == "new" and other.result(LONG) == "other"
-    with pytest.raises(Stale):
+    with pytest.raises(Superseded):
         old.result(LONG)
     assert "old" not in said
 
@@ -89,7 +89,7 @@ def test_work_that_has_begun_is_abandoned_between_two_pieces(worker):
     new = worker.submit(noted([], "new"), NOW, "key")
     go.set()
     assert new.result(LONG) == "new"
-    with pytest.raises(Stale):
+    with pytest.raises(Superseded):
         old.result(LONG)
     assert said == ["cleaned up"]
 
@@ -106,11 +106,11 @@ def test_an_error_is_the_asker_s_and_the_next_job_is_done(worker):
 
 def test_too_many_questions_are_refused(worker):
     go = held(worker)
-    waiting = [worker.submit(noted([], str(i)), NOW) for i in range(MOST_WAITING - 1)]
+    waiting = [worker.submit(noted([], str(i)), NOW) for i in range(MAX_WAITING - 1)]
     with pytest.raises(Busy):
         worker.submit(noted([], "one more"), NOW)
     go.set()
-    assert [future.result(LONG) for future in waiting] == [str(i) for i in range(MOST_WAITING - 1)]
+    assert [future.result(LONG) for future in waiting] == [str(i) for i in range(MAX_WAITING - 1)]
 
 
 def test_as_many_may_wait_as_one_says():
@@ -129,7 +129,7 @@ def test_a_long_step_is_given_up_when_nobody_waits_for_it(worker):
 
     def job():
         yield
-        with Wanted(worker.is_wanted).stage("long", 3) as stage:
+        with CancellableProgress(worker.is_wanted).stage("long", 3) as stage:
             for i in range(3):
                 begun.set()
                 go.wait(LONG)
@@ -141,6 +141,6 @@ def test_a_long_step_is_given_up_when_nobody_waits_for_it(worker):
     new = worker.submit(noted([], "new"), NOW, "key")
     go.set()
     assert new.result(LONG) == "new" and steps == []
-    with pytest.raises(Stale):
+    with pytest.raises(Superseded):
         old.result(LONG)
     assert worker.submit(job(), NOW).result(LONG) is None and steps == [0, 1, 2]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cascade_sim.ltr.files import LARGEST_ID, NO_QID, TOO_LARGE, parse, parse_line
+from cascade_sim.ltr.files import MAX_ID, NO_QID, TOO_LARGE, parse, parse_line
 
 GOOD = [
     "2 qid:10 1:0.5 3:-1e-3 # a comment 4:x",
@@ -42,7 +42,7 @@ BAD = {
     "1 5:.": "the value of feature 5, '.', is not a finite number",
     "1 5:1e60": "the value of feature 5, 1e60, is too large",
     "1 5:1 5:2": "feature 5 is given twice",
-    f"1 {LARGEST_ID + 1}:1": f"the feature id {LARGEST_ID + 1} is above {LARGEST_ID}",
+    f"1 {MAX_ID + 1}:1": f"the feature id {MAX_ID + 1} is above {MAX_ID}",
     "1 5:1:2": "the value of feature 5, '1:2', is not a finite number",
 }
 

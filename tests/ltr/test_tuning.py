@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from cascade_sim.ltr.line import OnALine
+from cascade_sim.ltr.line import LinearlyCalibrated
 from cascade_sim.ltr.study import Files, Measured, Plan, drawn_aside, results, run_study
 from cascade_sim.ltr.training import Settings
 from cascade_sim.ltr.tuning import choose, diagonal, measure_of
@@ -179,10 +179,10 @@ def test_grades_get_a_line_behind_scores_without_scale():
 
 def test_the_line_is_that_of_least_squares():
     outputs, grades = torch.tensor([[0.0], [1.0], [3.0], [4.0]]), torch.tensor([1.0, 0.0, 2.0, 4.0])
-    line = OnALine.fit(make_objective("softmax", "graded"), outputs, grades)
+    line = LinearlyCalibrated.fit(make_objective("softmax", "graded"), outputs, grades)
     assert [line.slope, line.intercept] == pytest.approx(np.polyfit([0, 1, 3, 4], [1, 0, 2, 4], 1))
     assert line.predict(outputs).mean() == pytest.approx(7 / 4)  # the level of the labels
-    level = OnALine.fit(line.objective, torch.ones(4, 1), grades)
+    level = LinearlyCalibrated.fit(line.objective, torch.ones(4, 1), grades)
     assert (level.slope, level.intercept) == (0, 7 / 4)
 
 

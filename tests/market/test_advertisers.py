@@ -10,7 +10,7 @@ from cascade_sim.agents.bidding import Feedback, Moment
 from cascade_sim.cascade.ledger import NO_BUDGET, Ledger
 from cascade_sim.environments.market_inputs import draw_budgets
 from cascade_sim.foundation.errors import UserError
-from cascade_sim.market.advertisers import Crowd
+from cascade_sim.market.advertisers import BidderPopulation
 from cascade_sim.scenario.market import BidderSpec, Budgets
 from cascade_sim.study.simulation import Simulation
 from worlds.timed_market import RECORDER, timed_scenario, write_bidder
@@ -27,7 +27,7 @@ def sim():
 def crowd(sim, bidders, home=None):
     specs = {name: BidderSpec.model_validate(spec) for name, spec in bidders.items()}
     budgets = np.full(sim.world.n_advertisers, 10**7)
-    return Crowd(sim, specs, budgets, home) if home else Crowd(sim, specs, budgets)
+    return BidderPopulation(sim, specs, budgets, home) if home else BidderPopulation(sim, specs, budgets)
 
 
 def test_a_ledger_begins_each_day_with_the_whole_budget_and_remembers_all_spend():
@@ -129,7 +129,7 @@ def test_bidders_know_their_own_ads_and_budgets_and_no_others(sim, tmp_path):
     world, kind = sim.world, write_bidder(tmp_path, RECORDER)
     specs = {name: BidderSpec(kind=kind, share=share) for name, share in (("one", 0.3), ("other", 0.7))}
     budgets = np.arange(1, world.n_advertisers + 1)
-    found = Crowd(sim, specs, budgets, tmp_path)
+    found = BidderPopulation(sim, specs, budgets, tmp_path)
     for i, bidder in enumerate(found.bidders):
         mine, known = np.nonzero(found.kind_of == i)[0], bidder.portfolio
         ads = np.nonzero(np.isin(world.advertiser, mine))[0]

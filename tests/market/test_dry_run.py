@@ -8,7 +8,7 @@ import torch
 
 from cascade_sim.cli import main
 from cascade_sim.foundation.errors import ScenarioError, UserError
-from cascade_sim.market.advertisers import LARGEST_BID
+from cascade_sim.market.advertisers import MAX_BID
 from cascade_sim.market.dry_run import rehearse
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.plugins import require_options
@@ -100,7 +100,7 @@ def test_the_study_draws_as_if_nothing_had_been_rehearsed(own):
 
 
 def test_bids_above_the_largest_are_told_with_the_keys_to_lower():
-    with pytest.raises(UserError, match=f"{LARGEST_BID:,.0f}.* median .* sigma"):
+    with pytest.raises(UserError, match=f"{MAX_BID:,.0f}.* median .* sigma"):
         rehearse(tiny_scenario("market={}", "world.bids.median=10000", "world.bids.sigma=3"))
     rehearse(tiny_scenario("world.bids.median=10000", "world.bids.sigma=3"))  # without a market
 

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from cascade_sim.market.compute import EDGES, ComputeTally, Passage, ServerPools, stage_candidates
+from cascade_sim.market.compute import EDGES, ComputeTally, RequestTiming, ServerPools, stage_candidates
 from cascade_sim.scenario.market import Compute
 
 STAGES = ("retrieval", "pre_ranking", "ranking")
@@ -19,7 +19,7 @@ SPEC = Compute.model_validate({
 
 
 def passage(answered_by, latency, reached, wait, service):
-    return Passage(
+    return RequestTiming(
         np.array(answered_by, np.int8), np.array(latency, float), np.array(reached, np.int8),
         np.array(wait, float), np.array(service, float),
     )  # fmt: skip

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.cascade.sizes import fit_size_rule, page_values, spread
-from cascade_sim.market.compute import TrackedRule
+from cascade_sim.market.compute import AdaptiveSizeRule
 
 CHOICES = (10, 20, 40, 80)
 MEAN = 30.0
@@ -41,7 +41,7 @@ def served(tracked, stream):
 def test_the_budget_is_kept_while_bids_fall_to_a_third(rule):
     stream = list(windows(lambda i: 3.0 ** (-i / 60)))
     fixed = np.concatenate([rule.sizes(requests, score) for requests, score in stream])
-    tracked = served(TrackedRule(rule), stream)
+    tracked = served(AdaptiveSizeRule(rule), stream)
     assert fixed[-4000:].mean() < 0.75 * MEAN  # what happens without
     assert tracked[-4000:].mean() == pytest.approx(MEAN, rel=0.05)
     assert tracked.mean() == pytest.approx(MEAN, rel=0.03)
@@ -49,12 +49,12 @@ def test_the_budget_is_kept_while_bids_fall_to_a_third(rule):
 
 @pytest.mark.parametrize("level", [0.2, 5.0])
 def test_a_sudden_change_of_all_bids_is_made_up_for(rule, level):
-    tracked = served(TrackedRule(rule), windows(lambda i: 1.0 if i < 20 else level))
+    tracked = served(AdaptiveSizeRule(rule), windows(lambda i: 1.0 if i < 20 else level))
     assert tracked.mean() == pytest.approx(MEAN, rel=0.02)
 
 
 def test_where_nothing_moves_the_budget_is_kept_too(rule):
-    assert served(TrackedRule(rule), windows(lambda i: 1.0)).mean() == pytest.approx(MEAN, rel=0.02)
+    assert served(AdaptiveSizeRule(rule), windows(lambda i: 1.0)).mean() == pytest.approx(MEAN, rel=0.02)
 
 
 def test_edges_for_its_own_sample_are_its_own(rule):
@@ -64,15 +64,15 @@ def test_edges_for_its_own_sample_are_its_own(rule):
 
 def test_going_on_from_a_state_changes_no_bit(rule):
     stream = list(windows(lambda i: 0.97**i))
-    whole = served(TrackedRule(rule), stream)
-    first, second = TrackedRule(rule), TrackedRule(rule)
+    whole = served(AdaptiveSizeRule(rule), stream)
+    first, second = AdaptiveSizeRule(rule), AdaptiveSizeRule(rule)
     before = served(first, stream[:37])
     second.restore(first.state())
     assert np.array_equal(np.concatenate([before, served(second, stream[37:])]), whole)
 
 
 def test_a_window_larger_than_the_memory_leaves_its_last_requests(rule):
-    one, other = TrackedRule(rule), TrackedRule(rule)
+    one, other = AdaptiveSizeRule(rule), AdaptiveSizeRule(rule)
     feature = np.random.default_rng(3).random(len(rule.sample) + 700)
     size = rule.mean_size
     one.see(feature, np.full(len(feature), size))

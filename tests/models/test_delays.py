@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.agents.conversions import DelayMixture, delays
-from cascade_sim.models.delays import LEAST_OLD, correct_delays, share_seen
+from cascade_sim.models.delays import MIN_OLD, correct_delays, share_seen
 
 MIXTURE = DelayMixture((0.4, 0.6), (30.0, 600.0), np.inf)
 WINDOW, SPAN, RATE = 2400.0, 3600.0, 0.3
@@ -73,6 +73,6 @@ def test_what_is_still_to_come_counts_as_none_without_a_correction():
 
 def test_too_few_old_conversions_to_tell_the_delays_are_refused():
     delay, age = np.full(100, 5.0), np.full(100, 50.0)
-    age[: LEAST_OLD - 1] = 500.0
-    with pytest.raises(ValueError, match=f"only {LEAST_OLD - 1} conversions are of clicks older"):
+    age[: MIN_OLD - 1] = 500.0
+    with pytest.raises(ValueError, match=f"only {MIN_OLD - 1} conversions are of clicks older"):
         share_seen(delay, age, 100.0)

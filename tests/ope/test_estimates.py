@@ -30,7 +30,7 @@ CHEAPER = Target("cheaper", {"reserve_cpc": 0.6})
 COLDER = Target("colder", temperature=0.5)
 
 
-def knobs_of(target, reward="revenue"):
+def parameters_of(target, reward="revenue"):
     world = logged()
     log = read_knob_log(world.folder, world.scenario)
     forecast = knob_forecast(world.sim, world.arm, log, target)[reward]
@@ -45,14 +45,14 @@ def pages_of(target, reward="revenue"):
 
 
 def test_every_estimator_is_there():
-    assert tuple(estimates(knobs_of(CHEAPER))) == KNOB_ESTIMATORS
+    assert tuple(estimates(parameters_of(CHEAPER))) == KNOB_ESTIMATORS
     assert tuple(estimates(pages_of(COLDER))) == SLATE_ESTIMATORS
     assert tuple(estimates(pages_of(COLDER), ("cascade_dr", "ips"))) == ("cascade_dr",)
 
 
 @pytest.mark.parametrize("name", ["ips", "clipped_ips", "snips"])
 def test_a_target_that_changes_nothing_is_the_mean_of_the_log(name):
-    evidence = knobs_of(Target("same"))
+    evidence = parameters_of(Target("same"))
     assert estimate(name, evidence).value == pytest.approx(evidence.columns["reward"].mean())
 
 
@@ -65,7 +65,7 @@ def test_pages_drawn_as_logged_are_the_mean_of_the_log(name):
 
 def test_weights_average_to_one():
     for weights in (
-        knobs_of(CHEAPER).columns["weights"],
+        parameters_of(CHEAPER).columns["weights"],
         pages_of(COLDER).columns["conditional"].prod(axis=1),
         *pages_of(COLDER).columns["marginal"].T,
     ):
@@ -77,7 +77,7 @@ def test_unbiased_estimates_are_within_their_noise_of_the_truth(reward):
     world = logged()
     log, drawn = read_knob_log(world.folder, world.scenario), read_slate_log(world.folder, world.scenario)
     for evidence, truth in (
-        (knobs_of(CHEAPER, reward), knob_truth(world.sim, world.arm, log, CHEAPER)),
+        (parameters_of(CHEAPER, reward), knob_truth(world.sim, world.arm, log, CHEAPER)),
         (pages_of(COLDER, reward), slate_truth(world.sim, world.arm, drawn, COLDER)),
     ):
         for name, one in estimates(evidence).items():
@@ -102,18 +102,18 @@ def test_pages_that_earn_just_what_was_forecast_leave_no_error_to_weigh():
 
 
 def test_a_target_out_of_reach_is_refused():
-    for name, one in estimates(knobs_of(Target("far", {"reserve_cpc": 0.2}))).items():
+    for name, one in estimates(parameters_of(Target("far", {"reserve_cpc": 0.2}))).items():
         assert (one.low is None) == (name != "direct_method")
 
 
 def test_the_outer_interval_holds_the_inner_one():
-    both = inner_and_outer(knobs_of(Target("cheaper", {"reserve_cpc": 0.5})))
+    both = inner_and_outer(parameters_of(Target("cheaper", {"reserve_cpc": 0.5})))
     assert both.outer.low <= both.inner.low and both.inner.high < both.outer.high
     assert inner_and_outer(pages_of(COLDER)) is None
 
 
 def test_rows_cut_from_the_evidence_are_those_requests():
-    evidence = knobs_of(CHEAPER)
+    evidence = parameters_of(CHEAPER)
     part = evidence.rows(slice(100, 400))
     assert estimate("ips", part).value == pytest.approx(
         (evidence.columns["weights"] * evidence.columns["reward"])[100:400].mean()

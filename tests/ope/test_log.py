@@ -174,7 +174,7 @@ def test_a_log_is_the_same_in_whatever_portions_it_is_read(knobs, pages, monkeyp
 def test_of_very_many_requests_a_sample_is_estimated_from(read, monkeypatch):
     world = logged()
     whole = read(world.folder, world.scenario)
-    monkeypatch.setattr(module, "MOST_ESTIMATED", 500)
+    monkeypatch.setattr(module, "MAX_ESTIMATED", 500)
     sample = read(world.folder, world.scenario)
     assert not whole.visits.is_sample and sample.visits.is_sample
     share = 500 / len(whole)

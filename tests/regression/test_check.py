@@ -70,7 +70,7 @@ def test_a_few_changed_requests_could_be_chance_and_do_not_fail(file, measured):
     changed = replace(measured.blocks, arms=arms)
     (finding,) = judge(measured.blocks.only(["today"]), changed, plan, is_paired=True)
     # one group of 256 differs: t = 1, the two-sided p of Student's t(255) at 1 is 0.32
-    assert finding.has_moved and not finding.has_failed
+    assert finding.has_changed and not finding.has_failed
     assert finding.p == pytest.approx(0.318, abs=0.01)
 
 

@@ -14,8 +14,8 @@ from cascade_sim.regression.power import (
     LEVEL,
     PLANTED,
     Rate,
-    has_alarm,
     promises,
+    rejects,
     runs_needed,
     served,
     stretch_blocks,
@@ -77,10 +77,10 @@ def test_an_alarm_for_a_loss_must_be_one_of_revenue_and_downwards(pages):
     before = summed(pages, PLANTED[0], 0.005, REQUESTS)
     cut = next(change for change in PLANTED if change.name == "every price lower")
     lower = summed(pages, cut, 0.005, REQUESTS)
-    assert has_alarm(before, lower, True, is_paired=True)
-    assert not has_alarm(lower, before, True, is_paired=True)  # upwards
-    assert has_alarm(lower, before, False, is_paired=True)
-    assert not has_alarm(before, before, False, is_paired=True)
+    assert rejects(before, lower, True, is_paired=True)
+    assert not rejects(lower, before, True, is_paired=True)  # upwards
+    assert rejects(lower, before, False, is_paired=True)
+    assert not rejects(before, before, False, is_paired=True)
 
 
 @pytest.mark.drill

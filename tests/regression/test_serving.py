@@ -18,7 +18,7 @@ def test_other_requests_of_the_same_world_are_compared_unpaired_and_need_not_be_
     other = measure_plain(home, "phases.evaluate=1024", stretch=3)
     verdict = check_revenue(read_baseline(file), other)
     assert not verdict.is_paired and verdict.passed
-    assert all(finding.has_moved for finding in verdict.findings)
+    assert all(finding.has_changed for finding in verdict.findings)
     assert "unpaired" in verdict_text(verdict)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cascade_sim.analysis.statistics.moves import Move
+from cascade_sim.analysis.statistics.moves import RelativeChange
 from cascade_sim.regression.baseline import read_baseline
 from cascade_sim.regression.check import check_revenue
 from cascade_sim.regression.text import needed_requests, percent, verdict_text
@@ -36,7 +36,7 @@ def test_many_such_warnings_are_cut_short_and_what_failed_was_seen(file, home):
     blunt = [line for line in verdict_text(verdict).splitlines() if line.startswith("warning: ")]
     assert len(verdict.findings) > 4 and len(blunt) == 3 + 1
     assert "the same holds for" in blunt[-1] and "requests" in blunt[-1]
-    failing = [replace(f, p=0.0, move=Move(1.0, f.move.se, f.move.df)) for f in verdict.findings]
+    failing = [replace(f, p=0.0, move=RelativeChange(1.0, f.move.se, f.move.df)) for f in verdict.findings]
     assert "warning: " not in verdict_text(replace(verdict, findings=failing))
 
 
@@ -52,7 +52,7 @@ def test_moves_that_cancel_between_groups_are_chance_and_not_rounding(file, meas
     (finding,) = [finding for finding in verdict.findings if finding.arm == "today"]
 
     def word(log, se):
-        moved = replace(finding, move=Move(log, se, 255.0), has_moved=True)
+        moved = replace(finding, move=RelativeChange(log, se, 255.0), has_changed=True)
         text = verdict_text(replace(verdict, findings=[moved]))
         return next(line for line in text.splitlines() if line.startswith("today")).split("%")[-1].strip()
 

@@ -7,9 +7,9 @@ import pytest
 
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.overrides import (
-    MOST_VALUES,
+    MAX_VALUES,
     Refused,
-    arm_knobs,
+    arm_parameters,
     given_points,
     overrides_of,
     parse_points,
@@ -35,7 +35,7 @@ def asked(scenario, *texts, arm="logloss"):
 
 
 def test_every_knob_of_an_arm_can_be_turned(scenario):
-    known = {scenario_path(knob) for knob in arm_knobs()}
+    known = {scenario_path(knob) for knob in arm_parameters()}
     assert {"cascade.pre_ranking.size", "cascade.slots", "auction.reserve_cpc", "bidding.rule"} <= known
     assert {"cascade.ranking.model", "cascade.retrieval.size", "auction.score_floor"} <= known
     assert not any("exploration" in path for path in known)  # of the market
@@ -174,7 +174,7 @@ def test_knobs_are_turned_once_and_only_one_has_several_values(scenario):
     assert reason.value.at == 1
     with pytest.raises(Refused, match="only one knob may have several values"):
         asked(scenario, "slots=1,2", "reserve_cpc=0.1,0.2")
-    with pytest.raises(Refused, match=f"101 values; at most {MOST_VALUES}"):
+    with pytest.raises(Refused, match=f"101 values; at most {MAX_VALUES}"):
         asked(scenario, "reserve_cpc=" + ",".join(["1"] * 101))
     with pytest.raises(Refused, match="^2.0 is given twice$") as reason:
         asked(scenario, "slots=2", "reserve_cpc=2,3,2.0")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cascade_sim.foundation import cleanup
-from cascade_sim.foundation.signals import heed, stoppable
+from cascade_sim.foundation.signals import check_interrupt, stoppable
 from cascade_sim.logs.store.store import new_folder
 from cascade_sim.storage import files, lock
 from cascade_sim.storage.files import write_file
@@ -61,7 +61,7 @@ def moments(act, at=0):
             act()
         finally:
             sys.setprofile(None)
-        heed()
+        check_interrupt()
     return watch.count
 
 

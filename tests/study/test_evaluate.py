@@ -12,7 +12,7 @@ from cascade_sim.environments.evaluators import corpus as detail
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.storage.tables import read_table, tables
 from cascade_sim.study import evaluate
-from cascade_sim.study.evaluate import Evaluation, culprit_arms
+from cascade_sim.study.evaluate import Evaluation, ablation_arms
 from cascade_sim.study.results import collect
 from oracles.rcs_sql import rcs_sql
 from worlds.cascades import with_stage_of
@@ -189,7 +189,7 @@ def test_replacing_both_seats_gives_1_for_a_named_fusion_too(study):
     block = sim.arrivals.block("evaluate", 0, 500)
     seat = Stage(sim.scorers["rank"], "opt", Fusion(pctr=0.5, pcvr=0.5))
     arm = with_stage_of(study.evaluation.baseline, -1, seat)
-    last = list(culprit_arms(arm).values())[-1]
+    last = list(ablation_arms(arm).values())[-1]
     ideal = sim.serve(block, shadow(arm)).win_set
     assert np.all(rcs(ideal, sim.serve(block, last).competitive_set) == 1.0)
 

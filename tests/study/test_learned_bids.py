@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cascade_sim.cascade.bids import BatchedRates, TowersRates
-from cascade_sim.cascade.cache import Memo
+from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.serve import Block, admitted, bids, score, serve
 from cascade_sim.counterfactual import critical_bids, landscape
 from cascade_sim.counterfactual.whatif import what_if_study
@@ -16,7 +16,7 @@ from cascade_sim.diagnostics.trace import trace
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.storage.model_store import ModelStore
 from cascade_sim.storage.tables import read_table
-from cascade_sim.study.evaluate import culprit_arms
+from cascade_sim.study.evaluate import ablation_arms
 from cascade_sim.study.prepare import Preparation, deployed_arm
 from cascade_sim.study.simulation import Simulation
 from worlds.cascades import decided
@@ -109,7 +109,7 @@ def test_arms_bid_by_the_models_they_name(learned, first):
 
 
 def test_a_memo_keeps_the_bids_of_models_apart(learned, first):
-    remembering = replace(first, memo=Memo())
+    remembering = replace(first, memo=BlockCache())
     for arm in learned.evaluation.all_arms().values():
         told, plain = (decided(serve(block, arm, learned.sim.platform)) for block in (remembering, first))
         assert all(np.array_equal(told[key], plain[key]) for key in plain), arm.name
@@ -126,7 +126,7 @@ def test_a_stage_with_another_pcvr_does_not_guess_the_reserves_verdict(learned, 
 
 
 def test_the_search_for_the_culprit_replaces_the_pcvr_as_the_bid(learned):
-    arms = culprit_arms(learned.evaluation.arms["opt"])
+    arms = ablation_arms(learned.evaluation.arms["opt"])
     expected = [("opt (pcvr-pre)", "logloss"), ("opt (pcvr)", "logloss")]
     expected += [("opt (pcvr-pre)", "rank"), ("opt (pcvr)", "rank")]
     assert [(key.bid, key.model) for key in arms] == expected

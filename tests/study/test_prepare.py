@@ -207,7 +207,7 @@ def test_of_very_many_shadowed_requests_students_learn_from_a_sample(tmp_path, m
     scenario = tiny_scenario(*SHORT, "phases.shadow=300")
     sim, few = Simulation(scenario, scenario.seed), 30 * scenario.models["ltr"].sample.per_request
     n_served, serve = [], sim.serve
-    monkeypatch.setattr(data, "MOST_LEARNED", few)
+    monkeypatch.setattr(data, "MAX_LEARNED", few)
     sim.serve = lambda block, arm: (n_served.append((arm.name, len(block))), serve(block, arm))[1]
     taught, fit = {}, Preparation.train_model
 

@@ -19,7 +19,7 @@ POPULAR_ARM = "arms.popular={retrieval: {kind: 'popular.py:Popular', size: 60, o
 MERGED_ARM = (
     "arms.merged={retrieval: {routes: {near: {size: 40}, popular: {kind: 'popular.py:Popular', size: 20}}}}"
 )
-SEATS = (
+BUILT_IN_SCORERS = (
     *("models={}", "cascade.pre_ranking.model=random", "cascade.ranking.model=truth"),
     *(
         "arms={logloss: {}}",
@@ -46,7 +46,7 @@ def in_folder(folder, monkeypatch):
 @pytest.fixture(scope="module")
 def run(folder):
     """A run of the command, without training: the truth ranks."""
-    words = [w for text in (*TINY, *SEATS, POPULAR_ARM, MERGED_ARM) for w in ("--set", text)]
+    words = [w for text in (*TINY, *BUILT_IN_SCORERS, POPULAR_ARM, MERGED_ARM) for w in ("--set", text)]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert main(["run", str(QUICK), "--out", "run", "--quiet", *words]) == 0
@@ -54,7 +54,7 @@ def run(folder):
 
 
 def made(*overrides):
-    sim = Simulation(tiny_scenario(*SEATS, POPULAR_ARM, MERGED_ARM, *overrides), 1)
+    sim = Simulation(tiny_scenario(*BUILT_IN_SCORERS, POPULAR_ARM, MERGED_ARM, *overrides), 1)
     arms = {name: sim.arm(name, spec) for name, spec in resolved_arms(sim.scenario).items()}
     return sim, arms
 
@@ -69,7 +69,7 @@ def test_each_arm_serves_from_its_own_candidates_and_so_does_its_shadow():
             serve(block, shadow(arms[name]), sim.platform),
         )
         assert np.array_equal(decision.retrieved, ideal.retrieved)
-        there = sim.platform.lives.are_there(decision.retrieved, block.times[:, None])
+        there = sim.platform.lives.is_available(decision.retrieved, block.times[:, None])
         assert there[decision.retrieved >= 0].all()
         sets[name] = decision.retrieved
     assert not np.array_equal(sets["logloss"], sets["popular"])
@@ -93,7 +93,7 @@ def test_an_answer_that_breaks_the_contract_ends_the_run_with_the_name_of_the_cl
     text, _, words = mistaken(name)
     file = folder / "bad.py"
     file.write_text(text)
-    sim = Simulation(tiny_scenario(*SEATS, "world.churn={share: 0.6, life: 0.02}"), 1)
+    sim = Simulation(tiny_scenario(*BUILT_IN_SCORERS, "world.churn={share: 0.6, life: 0.02}"), 1)
     own = sim.find_retriever("bad.py:Popular")
     bad = CustomRetrieval("bad.py:Popular", own, {}, sim.world)
     block = sim.arrivals.block("evaluate", 0, 256)

@@ -52,11 +52,11 @@ def test_ads_that_are_not_there_are_never_shown_and_new_ones_come_after_the_log(
     lives, shown = run.sim.world.lives, {}
     for table in ("log", "evaluate-logloss"):
         rows = read_table(run.path, table, ["ad", "time"])
-        assert lives.are_there(rows["ad"], rows["time"]).all()
+        assert lives.is_available(rows["ad"], rows["time"]).all()
         shown[table] = set(rows["ad"].tolist())
     start, end = (read_table(run.path, "log", ["time"])["time"][at] for at in (0, -1))
     evaluated = read_table(run.path, "evaluate-logloss", ["ad", "time"])
-    in_log = lives.are_there(evaluated["ad"][:, None], np.linspace(start, end, 200)[None, :]).any(axis=1)
+    in_log = lives.is_available(evaluated["ad"][:, None], np.linspace(start, end, 200)[None, :]).any(axis=1)
     assert 0.05 < np.mean(~in_log) < 0.95  # cold: nobody can have seen them while the log was written
     assert not {*evaluated["ad"][~in_log].tolist()} & shown["log"]
 
@@ -66,14 +66,14 @@ def test_a_trace_is_the_logged_page_at_the_logged_time(run):
     answer = trace(run, int(rows["request"][-1]), ad=int(rows["ad"][-1]))
     assert answer["same_as_log"] is True and answer["time"] == rows["time"][-1]
     assert answer["ad"]["dropped_by"] is None
-    there = run.sim.world.lives.are_there(np.arange(600), rows["time"][-1])
+    there = run.sim.world.lives.is_available(np.arange(600), rows["time"][-1])
     assert answer["funnel"]["corpus"] == there.sum()
     assert all(there[best["ad"]] for best in answer["true_best"])
 
 
 def test_a_trace_of_an_ad_that_is_not_there_says_so(run):
     rows = read_table(run.path, "evaluate-logloss", ["request", "time"])
-    gone = int(np.argmin(run.sim.world.lives.are_there(np.arange(600), rows["time"][0])))
+    gone = int(np.argmin(run.sim.world.lives.is_available(np.arange(600), rows["time"][0])))
     with pytest.raises(Exception, match=f"ad {gone} is not there"):
         trace(run, int(rows["request"][0]), ad=gone)
 
@@ -101,6 +101,6 @@ def test_pages_of_the_log_have_the_expected_clicks_of_their_time(run):
 def test_randomised_logs_follow_the_evaluation_and_are_answered_from(run):
     logged = read_table(run.path, "off-policy", ["ad", "time"])
     assert logged["time"][0] > read_table(run.path, "evaluate-logloss", ["time"])["time"].max()
-    assert run.sim.world.lives.are_there(logged["ad"], logged["time"]).all()
+    assert run.sim.world.lives.is_available(logged["ad"], logged["time"]).all()
     section = json.loads((run.path / "metrics.json").read_text())["off_policy"]
     assert "more" in json.dumps(section)

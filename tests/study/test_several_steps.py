@@ -24,7 +24,7 @@ from cascade_sim.live.controls import _size_range, labels_of
 from cascade_sim.scenario.market import Sizes
 from cascade_sim.scenario.memory import sizes_of
 from cascade_sim.scenario.overrides import overrides_of
-from cascade_sim.study.evaluate import culprit_arms
+from cascade_sim.study.evaluate import ablation_arms
 from cascade_sim.study.model_quality import QualityStudy
 from cascade_sim.study.results import combine_seeds
 from cascade_sim.study.sweeps import culprit_table as markdown_table
@@ -72,11 +72,11 @@ def test_each_step_is_ablated_alone_and_only_all_of_them_together_reach_1(five):
 
 def test_an_ablated_step_leaves_the_others_as_they_are(five):
     base = five.evaluation.baseline
-    for key, arm in culprit_arms(base).items():
+    for key, arm in ablation_arms(base).items():
         changed = [one.name for one, was in zip(arm.stages, base.stages, strict=True) if one != was]
         allowed = STEPS if key.stage == "all" else [key.stage]
         assert set(changed) <= set(allowed) and [s.size for s in arm.stages] == [30, 10, 8, None]
-    assert len({arm.name for arm in culprit_arms(base).values()}) == len(culprit_arms(base))
+    assert len({arm.name for arm in ablation_arms(base).values()}) == len(ablation_arms(base))
 
 
 def test_rcs_after_a_step_is_the_share_of_the_ideal_win_set_that_it_hands_on(five):

@@ -5,7 +5,7 @@ import pytest
 from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.data import dump_scenario
 from cascade_sim.scenario.file import load_scenario
-from cascade_sim.scenario.overrides import Refused, find_knob, parse_points, turn
+from cascade_sim.scenario.overrides import Refused, find_parameter, parse_points, turn
 from cascade_sim.scenario.schema import resolve_arm, resolved_arms
 
 TEXT = """\
@@ -50,7 +50,7 @@ def test_a_step_is_addressed_by_its_name(tmp_path, steps):
 )
 def test_a_question_names_the_step_in_short_or_in_full(tmp_path, path):
     scenario = loaded(tmp_path, AS_LIST)
-    assert find_knob(path, scenario, "now") == ("pre_ranking", "earlier", "coarse", "size")
+    assert find_parameter(path, scenario, "now") == ("pre_ranking", "earlier", "coarse", "size")
     (point,) = parse_points([f"{path}=25"], scenario, "now")
     _, spec = turn(scenario, resolve_arm(scenario, scenario.arms["now"]), point, tmp_path)
     assert spec.pre_ranking.earlier["coarse"].size == 25 and spec.pre_ranking.earlier["coarse"].bid == "none"

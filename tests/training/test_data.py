@@ -57,12 +57,12 @@ def test_of_a_long_log_a_sample_of_the_requests_is_learned_from(study, monkeypat
         name: np.concatenate([read_table(study.folder, p)[name] for p in phases])
         for name in ("request", "ad")
     }
-    monkeypatch.setattr(data, "MOST_LEARNED", len(whole["ad"]) // 5)
+    monkeypatch.setattr(data, "MAX_LEARNED", len(whole["ad"]) // 5)
     found, by_page = impressions(study.folder, phases, 7), pages(study.folder, phases, 7)
     assert np.array_equal(by_page.shown.ads, found.ads)
     kept = np.isin(whole["request"], by_page.request)
     assert np.array_equal(whole["ad"][kept], found.ads)  # pages are whole, and in order
-    assert len(found.ads) == pytest.approx(data.MOST_LEARNED, rel=0.1)
+    assert len(found.ads) == pytest.approx(data.MAX_LEARNED, rel=0.1)
     assert np.array_equal(impressions(study.folder, phases, 7).ads, found.ads)
     assert not np.array_equal(impressions(study.folder, phases, 8).ads, found.ads)
 

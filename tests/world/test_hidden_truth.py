@@ -8,7 +8,7 @@ import pytest
 from cascade_sim.analysis.metrics.ranking import table_auc
 from cascade_sim.cascade.serve import Block
 from cascade_sim.foundation import random as draws
-from cascade_sim.world.truth import DAY, Truth
+from cascade_sim.world.truth import DAY, GroundTruth
 from cascade_sim.world.world import build_world
 from worlds.tiny_market import part_of, tiny_scenario
 
@@ -25,7 +25,7 @@ def made(*overrides):
     """A world, its truth and its section."""
     scenario = tiny_scenario(*PLAIN, *overrides)
     world = build_world(scenario.world, scenario.seed)
-    return world, Truth(world, scenario.world), scenario.world
+    return world, GroundTruth(world, scenario.world), scenario.world
 
 
 def requests_of(users, days=0.0, first=0):
@@ -219,6 +219,6 @@ def test_the_platform_sees_nothing_of_what_is_hidden():
 def test_hidden_parts_belong_to_the_seed():
     scenario = tiny_scenario(*PLAIN, "world.intent.weight=0.7", "world.ids.weight=0.7")
     ids = np.tile(np.arange(50, dtype=np.int32), (5, 1))
-    truths = [Truth(build_world(scenario.world, seed), scenario.world) for seed in (1, 1, 2)]
+    truths = [GroundTruth(build_world(scenario.world, seed), scenario.world) for seed in (1, 1, 2)]
     first, again, other = (truth.ctr(requests_of(range(5)), ids) for truth in truths)
     assert np.array_equal(first, again) and not np.any(first == other)

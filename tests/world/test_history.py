@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.foundation import random as draws
-from cascade_sim.world.truth import Truth
+from cascade_sim.world.truth import GroundTruth
 from cascade_sim.world.world import build_world
 from worlds.tiny_market import tiny_scenario
 
@@ -26,7 +26,7 @@ def test_of_two_ads_one_is_chosen_by_the_odds_of_its_logit():
     users = np.arange(500)
     keys = (users[:, None, None], np.arange(200)[None, :, None], np.arange(2)[None, None, :])
     seen = (draws.uniform(1, "history ad", *keys) * 900).astype(np.int32)
-    logit = Truth(world, spec).lasting_logit(users, seen.reshape(500, -1)).reshape(seen.shape)
+    logit = GroundTruth(world, spec).lasting_logit(users, seen.reshape(500, -1)).reshape(seen.shape)
     chance = 1 / (1 + np.exp(logit[:, :, 1] - logit[:, :, 0]))
     is_first = (world.history == seen[:, :, 0]) & (seen[:, :, 0] != seen[:, :, 1])
     chance = np.where(seen[:, :, 0] != seen[:, :, 1], chance, 0.0)
@@ -37,11 +37,11 @@ def test_of_two_ads_one_is_chosen_by_the_odds_of_its_logit():
 def test_with_one_choice_a_history_is_chance_and_with_more_it_tells_tastes():
     def mean_logit(choices):
         world, spec = made(f"world.history={{length: 20, choices: {choices}}}")
-        return Truth(world, spec).lasting_logit(np.arange(500), world.history).mean()
+        return GroundTruth(world, spec).lasting_logit(np.arange(500), world.history).mean()
 
     world, spec = made()
     ids = np.tile(np.arange(900, dtype=np.int32), (500, 1))
-    logit = Truth(world, spec).lasting_logit(np.arange(500), ids)
+    logit = GroundTruth(world, spec).lasting_logit(np.arange(500), ids)
     assert mean_logit(1) == pytest.approx(logit.mean(), abs=4 * logit.std() / np.sqrt(10_000))
     assert mean_logit(50) > mean_logit(5) + 0.5 > mean_logit(1) + 1.0
 

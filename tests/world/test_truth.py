@@ -3,7 +3,7 @@ import pytest
 
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.kernels import dot_scores, hinge_scores
-from cascade_sim.world.truth import Truth
+from cascade_sim.world.truth import GroundTruth
 from worlds.tiny_market import tiny_scenario
 
 
@@ -64,7 +64,7 @@ def test_without_pair_noise_the_features_tell_everything(block):
     from cascade_sim.world.world import build_world
 
     world = build_world(scenario.world, scenario.seed)
-    truth = Truth(world, scenario.world)
+    truth = GroundTruth(world, scenario.world)
     ids = np.tile(np.arange(50, dtype=np.int32), (len(block), 1))
     assert np.array_equal(truth.ctr(block, ids), truth.ctr_without_noise(block, ids))
 

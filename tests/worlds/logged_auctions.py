@@ -11,7 +11,7 @@ import numpy as np
 
 from cascade_sim.auction import auction, to_micros
 from cascade_sim.logs.store.format import About
-from cascade_sim.logs.store.store import LoggedStore, write_store
+from cascade_sim.logs.store.store import LogStore, write_store
 
 EFFECTS = (1.0, 0.75, 0.55, 0.4)
 
@@ -105,7 +105,7 @@ def paged(
 
 def stored(
     folder: Path, log: Log, rule: dict[str, Any] | None = None, *, is_winners_only: bool = False, **about: Any
-) -> LoggedStore:
+) -> LogStore:
     """The log as a market."""
     from cascade_sim.logs.store.format import Rule
 

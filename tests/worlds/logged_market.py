@@ -15,7 +15,7 @@ from cascade_sim.cascade.serve import bids, score
 from cascade_sim.diagnostics.reopen import evaluation_blocks
 from cascade_sim.logs.store.format import About, Rule
 from cascade_sim.logs.store.scenario import logged_scenario
-from cascade_sim.logs.store.store import LoggedStore, write_store
+from cascade_sim.logs.store.store import LogStore, write_store
 from cascade_sim.storage import checksums
 from cascade_sim.storage.folder import json_text
 
@@ -109,7 +109,7 @@ def made_market(
     return folder
 
 
-def write_market(folder: Path, store: LoggedStore, changes: Any = None) -> None:
+def write_market(folder: Path, store: LogStore, changes: Any = None) -> None:
     """Manifest and scenario.yaml of a store."""
     from ruamel.yaml import YAML
 

@@ -21,7 +21,7 @@ from cascade_sim.analysis.report.figures.style import (
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, scaled
 
-MOST_MEASURES, MOST_ARMS = 10, 6
+MAX_MEASURES, MAX_ARMS = 10, 6
 TITLE = "Lifts of the other run over the first by measure, with 95 % intervals"
 
 
@@ -34,14 +34,14 @@ def compared_lifts(comparison: Mapping[str, Any]) -> dict[str, dict[str, Estimat
     ratios = [name for name, measure in WHAT_IF_MEASURES.items() if not measure.is_signed_or_near_zero]
     rows: dict[str, dict[str, Estimate]] = {}
     for name in ratios:
-        entries = {arm: comparison["arms"][arm].get(name) for arm in own[:MOST_ARMS]}
+        entries = {arm: comparison["arms"][arm].get(name) for arm in own[:MAX_ARMS]}
         lifts = {
             arm: scaled(estimate(entry["lift"]), 100.0)
             for arm, entry in entries.items()
             if entry and (entry["is_paired"] or comparison["paired_by"] == "none")
         }
         known = {arm: lift for arm, lift in lifts.items() if lift.value is not None}
-        if known and len(rows) < MOST_MEASURES:
+        if known and len(rows) < MAX_MEASURES:
             rows[name] = known
     return rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cascade_sim.analysis.off_policy.coverage import LEAST_ANSWERS, NOMINAL, Coverage, expected_band
+from cascade_sim.analysis.off_policy.coverage import MIN_ANSWERS, NOMINAL, Coverage, expected_band
 from cascade_sim.analysis.report.figures.parts import image_bytes
 from cascade_sim.analysis.report.figures.style import COLORS, INK, LEAST, QUIET, bare, blank, short
 from cascade_sim.analysis.report.readings import ESTIMATOR_NAMES
@@ -55,7 +55,7 @@ def _panel(axes: Any, cells: Sequence[Coverage | None]) -> None:
     for at, cell in enumerate(cells):
         if cell is None:
             continue
-        if cell.coverage.n < LEAST_ANSWERS or cell.coverage.value is None:
+        if cell.coverage.n < MIN_ANSWERS or cell.coverage.value is None:
             axes.axhspan(
                 at - 0.4, at + 0.4, facecolor="#EEF0F3", edgecolor="#C3CAD3", hatch="////", linewidth=0
             )

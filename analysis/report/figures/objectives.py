@@ -24,7 +24,7 @@ from cascade_sim.analysis.report.readings import model_value, objective_arms
 from cascade_sim.analysis.statistics.estimates import arm_value, finite
 
 COLUMNS = 3
-LEAST_SHARE = 0.02  # of the impressions behind a point: with fewer it is noise
+MIN_SHARE = 0.02  # of the impressions behind a point: with fewer it is noise
 NAMED = 20  # rankers at most that are all named; in a larger sweep each family's best is
 
 
@@ -63,7 +63,7 @@ def reliability_points(metrics: Mapping[str, Any], model: str) -> list[tuple[flo
     """
     curve = ((metrics.get("objectives") or {}).get("reliability") or {}).get(model) or {}
     counts = [finite(count) or 0.0 for count in curve.get("count") or []]
-    least = LEAST_SHARE * sum(counts)
+    least = MIN_SHARE * sum(counts)
     points, pooled = [], [0.0, 0.0, 0.0]
     for bin_sums in zip(counts, curve.get("predicted") or [], curve.get("truth") or [], strict=False):
         pooled = [have + more for have, more in zip(pooled, bin_sums, strict=True)]

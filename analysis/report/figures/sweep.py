@@ -29,7 +29,7 @@ from cascade_sim.analysis.report.sections.sweep import (
 )
 from cascade_sim.analysis.statistics.estimates import Estimate, scaled
 
-MOST_LABELS = 12  # beyond, only the frontier is named
+MAX_LABELS = 12  # beyond, only the frontier is named
 DASHES = (0, (4, 3))
 PIECES = 16  # of a line between two cells
 RING: dict[str, Any] = {
@@ -83,7 +83,7 @@ def sweep_figure(findings: Mapping[str, Any], x: str, y: str) -> Any:
         ends = (at if a.low is None else a.low, at if a.high is None else a.high)
         reach = (height if b.low is None else b.low, height if b.high is None else b.high)
         in_the_way += [(*ends, height, height), (at, at, *reach)]
-    named = there if len(there) <= MOST_LABELS else on_it
+    named = there if len(there) <= MAX_LABELS else on_it
     _name_cells(axes, findings, named, on_it, across, up, in_the_way)
     return figure
 

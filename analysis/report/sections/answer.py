@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cascade_sim.analysis.metrics.published import unlike_published
+from cascade_sim.analysis.metrics.published import out_of_published_range
 from cascade_sim.analysis.report.comparisons import candidates
 from cascade_sim.analysis.report.decision import BRACKETS, decide, key_figures, money_lost
 from cascade_sim.analysis.report.section import Columns, Heading, Part, Section, Stack, Text, Tile, Tiles
@@ -18,7 +18,7 @@ from cascade_sim.analysis.statistics.estimates import (
     scaled,
 )
 
-MOST_TILES = 4
+MAX_TILES = 4
 
 
 def answer_section(metrics: Mapping[str, Any]) -> Section | None:
@@ -39,7 +39,7 @@ def answer_section(metrics: Mapping[str, Any]) -> Section | None:
                 "note",
             )
         )
-    care += [Text(warning, "caution") for warning in (*answer.warnings, *unlike_published(metrics))]
+    care += [Text(warning, "caution") for warning in (*answer.warnings, *out_of_published_range(metrics))]
     care += [Text(note, "small") for note in answer.notes]
     if not is_first and not candidates(metrics):
         title, rest = (lost[0], care[1:]) if lost else ("Before you rely on it", care)
@@ -78,7 +78,7 @@ def tiles(metrics: Mapping[str, Any], arm: str) -> Tiles:
 def tied_tiles(metrics: Mapping[str, Any], arms: Sequence[str]) -> Tiles:
     """For arms that are not told apart, the lift of revenue per request of each of the first few."""
     made, about = [], ""
-    for arm in arms[:MOST_TILES]:
+    for arm in arms[:MAX_TILES]:
         name, own, base = key_figures(metrics, arm)[0]
         percent = scaled(own, 100.0)
         level = _base_text(name, base).removeprefix("baseline: ")

@@ -23,11 +23,11 @@ from cascade_sim.analysis.report.readings import (
     designs_of,
     drift_arms,
     has_budget,
-    knob_text,
     learning_arms,
     market_arms,
     market_baseline,
     ordered_targets,
+    parameter_text,
     targets_of,
 )
 from cascade_sim.analysis.report.section import Heading, Part, Section, Text, Tile, Tiles
@@ -49,7 +49,7 @@ from cascade_sim.analysis.statistics.estimates import (
     scaled,
 )
 
-MOST_TILES = 4
+MAX_TILES = 4
 REVENUE = "revenue per request"
 SAME = 5e-4  # lifts so close read alike; a tile would repeat the headline
 # What stands beside the headline's revenue where a study asks a single question.
@@ -96,10 +96,10 @@ def what_if_answer(metrics: Mapping[str, Any]) -> Answer | None:
     first = max(answers, key=lambda name: len(answers[name]["points"]))  # of as many, the first
     lead, best = answers[first], best_point(answers[first])
     others = [name for name in answers if best_point(answers[name])["settings"] != best["settings"]]
-    tiles = [_what_if_tile(name, answers[name]) for name in others[:MOST_TILES]]
+    tiles = [_what_if_tile(name, answers[name]) for name in others[:MAX_TILES]]
     about = f"Lift of {REVENUE}, the other questions"
     if not others and best["settings"] != lead["today"]["settings"]:
-        about = f"Lifts over today, {knob_text(best['settings'])}"
+        about = f"Lifts over today, {parameter_text(best['settings'])}"
         tiles = [
             _lift_tile(
                 measure.label,
@@ -115,7 +115,7 @@ def what_if_answer(metrics: Mapping[str, Any]) -> Answer | None:
 def _held_against(answer: Mapping[str, Any]) -> str:
     """What the settings are compared with, in a sentence."""
     knob = answer.get("knob")
-    today = f" ({knob_text({knob: answer['today']['settings'].get(knob)})})" if knob else ""
+    today = f" ({parameter_text({knob: answer['today']['settings'].get(knob)})})" if knob else ""
     held = f"on the same requests; nobody reacts, and {budget_words(answer)}"
     n = len(answer["points"])
     chosen = (
@@ -127,10 +127,11 @@ def _held_against(answer: Mapping[str, Any]) -> str:
 def what_if_headline(answer: Mapping[str, Any]) -> str:
     """The best setting and what it brings: `Reserve 0.6: +9.7 % [+9.1, +10.2] revenue per request.`"""
     best, knob = best_point(answer), answer.get("knob")
-    lift, what = lift_of(best["metrics"].get(WHAT_IF_REVENUE)), knob_text(best["settings"])
+    lift, what = lift_of(best["metrics"].get(WHAT_IF_REVENUE)), parameter_text(best["settings"])
     today = answer["today"]["settings"]
     if knob and (today.get(knob) == best["settings"][knob] or (lift.value or 0.0) <= 0.0):
-        return f"{knob_text({knob: today.get(knob)})} stays best: none of the values asked about brings more."
+        now = parameter_text({knob: today.get(knob)})
+        return f"{now} stays best: none of the values asked about brings more."
     if lift.is_above_zero or lift.is_below_zero:
         return f"{what}: {percent_text(lift)} {REVENUE}."
     return f"{what}: no clear change in {REVENUE}, {percent_text(lift)}."
@@ -139,7 +140,7 @@ def what_if_headline(answer: Mapping[str, Any]) -> str:
 def _what_if_tile(name: str, answer: Mapping[str, Any]) -> Tile:
     best = best_point(answer)
     lift = lift_of(best["metrics"].get(WHAT_IF_REVENUE))
-    return _lift_tile(name, lift, knob_text(best["settings"]))
+    return _lift_tile(name, lift, parameter_text(best["settings"]))
 
 
 def _level_text(whose: str, measure: Measure, entry: Any) -> str:
@@ -176,7 +177,7 @@ def off_policy_answer(metrics: Mapping[str, Any]) -> Answer | None:
     has_lifts = any(answer.has_lift for answer in answers.values())
     about = f"Lift of {REVENUE}" if has_lifts else REVENUE.capitalize()
     others = ", the other questions" if verdict.named else ""
-    return Answer(verdict.headline, Tiles(tiles[:MOST_TILES], f"{about} from the log{others}"), [truth])
+    return Answer(verdict.headline, Tiles(tiles[:MAX_TILES], f"{about} from the log{others}"), [truth])
 
 
 def _log_tile(target: Mapping[str, Any], answer: LogAnswer) -> Tile:
@@ -228,7 +229,7 @@ def market_answer(metrics: Mapping[str, Any]) -> Answer | None:
             if lift.value is not None and abs(lift.value - (lifts[top].value or 0.0)) > SAME
         ]
     lines = [headline, told] if leading else [told]
-    return Answer(leading or headline, Tiles(tiles[:MOST_TILES], about), lines)
+    return Answer(leading or headline, Tiles(tiles[:MAX_TILES], about), lines)
 
 
 def has_budgets(metrics: Mapping[str, Any]) -> bool:
@@ -260,7 +261,7 @@ def _design_tiles(metrics: Mapping[str, Any]) -> Tiles:
         bias = scaled(design_effect(metrics, kind, "lift_bias"), 100.0).value
         off = "" if bias is None else f"bias {number_text(bias, 1, signed=True)} points"
         tiles.append(_lift_tile(DESIGN_NAMES[kind], design_effect(metrics, kind, "lift"), off))
-    return Tiles(tiles[:MOST_TILES], f"Lift of {REVENUE} by the trials")
+    return Tiles(tiles[:MAX_TILES], f"Lift of {REVENUE} by the trials")
 
 
 def _market_headline(

@@ -7,7 +7,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES
 from cascade_sim.analysis.metrics.pareto import (
-    Games,
+    PairwiseWins,
     Point,
     best_of,
     families,
@@ -117,8 +117,8 @@ def _listed(own: Sequence[Point]) -> str:
     return f"{own[0].family} ({settings[0].setting_text}{rest})"
 
 
-def _total(rivals: Mapping[str, Games]) -> Games:
-    return sum(rivals.values(), Games())
+def _total(rivals: Mapping[str, PairwiseWins]) -> PairwiseWins:
+    return sum(rivals.values(), PairwiseWins())
 
 
 def _share(part: int, whole: int) -> str:
@@ -143,7 +143,7 @@ def wins_table(metrics: Mapping[str, Any]) -> Table:
     return Table("Strict wins", "Family", columns, rows, groups)
 
 
-def _against(games: Games | None) -> Cell:
+def _against(games: PairwiseWins | None) -> Cell:
     """The share won against a rival; toned where wins or losses beyond noise are all on one side."""
     if games is None:
         return Cell("·")

@@ -36,7 +36,7 @@ CAPTION = (
     "period against its first. Bars are 95 % intervals."
 )
 SHOWN = "Brackets hold 95 % intervals."
-MOST_PAIRS, MOST_FEATURES = 12, 8
+MAX_PAIRS, MAX_FEATURES = 12, 8
 UNITS = {"percent": " %", "money": "", "number": "", "seconds": " s"}
 VERDICTS = {
     "alike": "The world is as like the log as two periods of the log are like each other",
@@ -121,7 +121,7 @@ def feature_table(found: Mapping[str, Any], what: str) -> Table | None:
                 Cell(MISSING if feature["alone"] is None else number_text(feature["alone"], 3)),
             ],
         )
-        for feature in test["features"][:MOST_FEATURES]
+        for feature in test["features"][:MAX_FEATURES]
         if feature["worth"] > 0.001
     ]
     if not rows:
@@ -180,7 +180,7 @@ def pairs_table(found: Mapping[str, Any]) -> Table | None:
                 Cell("differs" if row["differs"] else ""),
             ],
         )
-        for row in found["pairs"][:MOST_PAIRS]
+        for row in found["pairs"][:MAX_PAIRS]
     ]
     if not rows:
         return None

@@ -35,7 +35,7 @@ from cascade_sim.analysis.statistics.estimates import (
 
 MAIN = 15  # of them, in the terminal
 AGAINST_TRUE_PRICES = {"cpc_error", "cpc_error_floor", "cpc_bias"}  # charges against those of true CTRs
-MOST_TIMES = 1e9  # an interval that ends beyond says nothing
+MAX_TIMES = 1e9  # an interval that ends beyond says nothing
 CSV_COLUMNS = (
     *("setting", "metric", "today", "today_low", "today_high", "then", "then_low", "then_high"),
     *("difference", "difference_low", "difference_high", "lift", "lift_low", "lift_high"),
@@ -209,7 +209,7 @@ def worth_of(point: Mapping[str, Any], kind: str) -> Estimate:
 def worth_cell(worth: Estimate) -> Cell:
     """`310` with its interval; a dash where there is no difference to be sure of."""
     decimals = 0 if worth.value is None or worth.value >= 10 else 1
-    is_vague = worth.high is not None and worth.high > MOST_TIMES
+    is_vague = worth.high is not None and worth.high > MAX_TIMES
     return Cell(number_text(worth.value, decimals), "" if is_vague else interval_text(worth, decimals))
 
 

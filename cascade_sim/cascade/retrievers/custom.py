@@ -176,7 +176,7 @@ def availability(requests: Requests, lives: Availability | None) -> Available:
 
     def available(ids: np.ndarray) -> NDArray[np.bool_]:
         wide = np.broadcast_to(ids, (len(requests), np.shape(ids)[-1]))
-        return wide >= 0 if lives is None else lives.are_there(wide, requests.times[:, None])
+        return wide >= 0 if lives is None else lives.is_available(wide, requests.times[:, None])
 
     return available
 

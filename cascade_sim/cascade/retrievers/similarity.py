@@ -64,7 +64,7 @@ class Retrieval:
         """Of the ads that are there, the nearest.  [R, n] ids ascending"""
         if lives is None:
             return self(block.users, size)
-        return self.of_living(block.users, size, block.times, lives)
+        return self.among_available(block.users, size, block.times, lives)
 
     def score(self, block: Any, ids: np.ndarray) -> np.ndarray:
         """How near these ads are; 0 for padding.  [R, m] float32"""
@@ -92,19 +92,21 @@ class Retrieval:
             kept = self._keeper(self._kept, size, left)
         return kept(users, lambda new: self.nearest(new, size))
 
-    def of_living(self, users: np.ndarray, size: int, times: np.ndarray, lives: Availability) -> np.ndarray:
+    def among_available(
+        self, users: np.ndarray, size: int, times: np.ndarray, lives: Availability
+    ) -> np.ndarray:
         """As a call, of the ads that are there at each request's time.  [R], [R] -> [R, size], -1 at the end
 
         Kept are somewhat more of the nearest than mostly do, most similar first: the first `size` that are
         there are the nearest. Where they are too few, the search goes on for twice as many, to the last ad.
         """
         size = min(size, self._n_ads)
-        width = min(self._n_ads, living_width(size, lives.share))
+        width = min(self._n_ads, available_width(size, lives.share))
         found = np.full((len(users), size), -1, np.int32)
         left = np.arange(len(users))
         ids = self._most_similar(users, width)
         while True:
-            there = lives.are_there(ids, times[left, None])
+            there = lives.is_available(ids, times[left, None])
             place = np.argsort(~there, axis=1, kind="stable")[:, :size]
             nearest = np.take_along_axis(np.where(there, ids, np.int32(-1)), place, 1)
             is_done = (nearest[:, -1] >= 0) | (width == self._n_ads)
@@ -174,7 +176,7 @@ class Retrieval:
         return self._tiles[ads // LANES, :, ads % LANES]
 
 
-def living_width(size: int, share: float) -> int:
+def available_width(size: int, share: float) -> int:
     """How many of the nearest ads nearly always hold `size` that are there."""
     return int((size + SPARE * size**0.5) / share) + 1
 

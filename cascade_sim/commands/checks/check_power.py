@@ -12,7 +12,7 @@ from cascade_sim.commands.options import device_option, quiet_option, scenario_a
 from cascade_sim.foundation.terminal import echo
 
 if TYPE_CHECKING:
-    from cascade_sim.regression.power import Promise, Rate
+    from cascade_sim.regression.power import NominalRate, Rate
 
 EXIT_CODES = """\b
 Exit code  0  both rates are as promised, as far as so many runs can tell
@@ -98,7 +98,7 @@ def rates_text(rates: Sequence[Rate]) -> str:
     return "\n".join(lines)
 
 
-def verdict_text(promise: Promise, change: str) -> str:
+def verdict_text(promise: NominalRate, change: str) -> str:
     """A line: the rate that speaks most against the promise, and whether it lies in the band of chance."""
     rate, (low, high) = promise.worst, promise.band
     title = f"power for {change}" if promise.is_change else "false alarms"
@@ -110,7 +110,7 @@ def verdict_text(promise: Promise, change: str) -> str:
     )
 
 
-def runs_hint(runs: int, both: Sequence[Promise], needed: int) -> str:
+def runs_hint(runs: int, both: Sequence[NominalRate], needed: int) -> str:
     """Where a promise may be kept only because its band is wide: how many runs make it useful; else empty."""
     from cascade_sim.regression.power import USEFUL
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cascade_sim.scenario.schema import Scenario
     from cascade_sim.scenario.targets import Target
 
-MOST_REQUESTS = 65_536
+MAX_REQUESTS = 65_536
 EXIT_CODES = """\b
 Exit code  0  estimators that weigh what was logged cover as often as they say, where they answer
            1  one of them covers less often
@@ -39,7 +39,7 @@ Exit code  0  estimators that weigh what was logged cover as often as they say, 
 @seed_option
 @click.option("--replications", type=click.IntRange(20, 1_000_000), default=1000, show_default=True)
 @click.option(
-    "--requests", type=click.IntRange(20, MOST_REQUESTS), default=1000, show_default=True,
+    "--requests", type=click.IntRange(20, MAX_REQUESTS), default=1000, show_default=True,
     help="Requests of each replication's log.",
 )  # fmt: skip
 @reward_option

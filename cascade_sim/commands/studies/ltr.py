@@ -21,7 +21,7 @@ Files are SVMlight or LETOR text, plain or gzip: label [qid:N] id:value ... [# c
 rows of each list are counted in FILE.query or FILE.group, a number a line. What a line leaves out is 0."""
 
 
-MOST_RATE = 10.0  # as of a scenario's models
+MAX_RATE = 10.0  # as of a scenario's models
 
 
 class Numbers(click.ParamType):
@@ -268,8 +268,8 @@ def make_plan(options: dict[str, Any], device: str) -> Plan:
         calibrators = tuple(name for name in calibrators if name != "none")
         if calibrators and task != "binary":
             raise UserError("calibrators give probabilities; add --binary")
-    if not all(0 < rate <= MOST_RATE for rate in options["learning_rate"]):
-        raise UserError(f"--learning-rate: rates must be greater than 0 and at most {MOST_RATE:g}")
+    if not all(0 < rate <= MAX_RATE for rate in options["learning_rate"]):
+        raise UserError(f"--learning-rate: rates must be greater than 0 and at most {MAX_RATE:g}")
     if not all(0 <= share < 1 for share in options["dropout"]):
         raise UserError("--dropout: shares must be at least 0 and less than 1")
     if not all(0 < momentum <= 1 for momentum in options["momentum"]):

@@ -11,7 +11,7 @@ from cascade_sim.cascade.serve import Arm, Block, Decision, Platform
 
 
 @dataclass(frozen=True)
-class Yardstick:
+class ReferenceSets:
     """What an arm's pre-ranking is measured by: answers to the same requests from the whole set."""
 
     ideal: Decision  # by the arm's own ranking stage

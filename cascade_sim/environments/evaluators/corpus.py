@@ -14,12 +14,12 @@ from cascade_sim.analysis.metrics import consistency
 from cascade_sim.analysis.metrics.attribution import SlotList, stage_losses, true_ecpm
 from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.analysis.statistics.bootstrap import ratio_intervals
-from cascade_sim.cascade.cache import Memo, of_sets
+from cascade_sim.cascade.cache import BlockCache, of_sets
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, admitted, score
 from cascade_sim.cascade.sizes import select_sizes
 from cascade_sim.environments.evaluators.truth import ranking_of
 from cascade_sim.foundation.kernels import select_top
-from cascade_sim.world.availability import Lives
+from cascade_sim.world.availability import AdAvailability
 
 
 class Valued(Protocol):
@@ -40,7 +40,9 @@ def n_detail(wanted: int, n_ads: int) -> int:
     return max(min(wanted, CORPUS_PAIRS // n_ads), min(wanted, 1))
 
 
-def parts(block: Block, n_ads: int, lives: Lives | None = None) -> Iterator[tuple[slice, Block, np.ndarray]]:
+def parts(
+    block: Block, n_ads: int, lives: AdAvailability | None = None
+) -> Iterator[tuple[slice, Block, np.ndarray]]:
     """The block in pieces small enough to score against the whole corpus, with the corpus for each.
 
     Where ads come and go, the corpus of a request is those that are there. A piece remembers what was
@@ -49,12 +51,12 @@ def parts(block: Block, n_ads: int, lives: Lives | None = None) -> Iterator[tupl
     step = max(1, PAIRS_AT_ONCE // n_ads)
     for start in range(0, len(block), step):
         rows = slice(start, start + step)
-        part = replace(block.take(rows), memo=Memo())
+        part = replace(block.take(rows), memo=BlockCache())
         yield rows, part, _corpus(part, n_ads, lives)
 
 
 @of_sets
-def _corpus(block: Block, n_ads: int, lives: Lives | None) -> np.ndarray:
+def _corpus(block: Block, n_ads: int, lives: AdAvailability | None) -> np.ndarray:
     """All ads that are there, for each request.  [R, A] int32, ascending, -1 at the end"""
     if lives is not None:
         return lives.corpus(block.times)

@@ -17,12 +17,12 @@ from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, serve, shadow
-from cascade_sim.environments.evaluators.base import Context, Yardstick
+from cascade_sim.environments.evaluators.base import Context, ReferenceSets
 from cascade_sim.environments.evaluators.truth import proxy_bins, ranking_of, repriced
 from cascade_sim.logs.replay.observed import ObservedClicks, PageClicks
 from cascade_sim.logs.replay.replay import Replay
 
-LogContext = Context[Yardstick | None]  # a log has no oracle
+LogContext = Context[ReferenceSets | None]  # a log has no oracle
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class LogEvaluator:
         yard = self._yardstick(context, arm)
         return None if yard is None else yard.ideal.win_set
 
-    def _yardstick(self, context: LogContext, arm: Arm) -> Yardstick | None:
+    def _yardstick(self, context: LogContext, arm: Arm) -> ReferenceSets | None:
         """What ranking would choose from the whole set; None where nothing is left out before ranking."""
         key = ranking_of(arm)
         if key not in context.yards:
@@ -68,7 +68,7 @@ class LogEvaluator:
         yard = self._yardstick(context, arm)
         return {} if yard is None else proxy_bins(context, decision, arm, yard)
 
-    def _reached(self, arm: Arm, decision: Decision, yard: Yardstick) -> dict[str, np.ndarray]:
+    def _reached(self, arm: Arm, decision: Decision, yard: ReferenceSets) -> dict[str, np.ndarray]:
         handed_on, pre = decision.passes[-1].counts[:, None], decision.passes[-2]
         own = consistency.top_ids(pre.ids, pre.scores.prediction, arm.most_auctioned)
         own = np.where(np.arange(own.shape[1]) < handed_on, own, -1)
@@ -147,10 +147,10 @@ class LogEvaluator:
         }
 
 
-def _ideal(context: LogContext, arm: Arm) -> Yardstick:
+def _ideal(context: LogContext, arm: Arm) -> ReferenceSets:
     ideal = serve(context.block, shadow(arm), context.platform)
     best = consistency.top_ids(ideal.retrieved, ideal.passes[0].scores.prediction, arm.slots)
-    return Yardstick(ideal=ideal, best_pctr=best, best_value=best)
+    return ReferenceSets(ideal=ideal, best_pctr=best, best_value=best)
 
 
 def has_pre_ranking(arm: Arm) -> bool:

@@ -21,10 +21,10 @@ from cascade_sim.cascade.page import cpc_in_order
 from cascade_sim.cascade.randomisation import rules_of
 from cascade_sim.cascade.scorers import TruthScorer, is_probability
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, bids, serve, shadow
-from cascade_sim.environments.evaluators.base import Context, Yardstick
+from cascade_sim.environments.evaluators.base import Context, ReferenceSets
 from cascade_sim.foundation.kernels import admitted_worth
 from cascade_sim.logs.replay.observed import ObservedClicks
-from cascade_sim.world.truth import Truth
+from cascade_sim.world.truth import GroundTruth
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Oracle:
 
 
 @dataclass(frozen=True)
-class TruthContext(Context[Yardstick]):
+class TruthContext(Context[ReferenceSets]):
     """With the oracle, and what it pays by advertiser.  [G, advertisers]"""
 
     baseline: Arm
@@ -57,7 +57,7 @@ class TruthEvaluator:
     an arm with a reserve of its own must not be excused by an oracle that has it too."""
 
     platform: Platform
-    truth: Truth
+    truth: GroundTruth
     seed: int
     baseline: Arm
     is_exposed: np.ndarray  # [A] bool
@@ -75,17 +75,17 @@ class TruthEvaluator:
     def best(self, context: TruthContext, arm: Arm) -> np.ndarray:
         return self.yardstick(context, arm).best_value
 
-    def yardstick(self, context: TruthContext, arm: Arm) -> Yardstick:
+    def yardstick(self, context: TruthContext, arm: Arm) -> ReferenceSets:
         """The best ads by the arm's ranking stage and by the truth; the same for any pre-ranking stage."""
         key = ranking_of(arm)
         if key not in context.yards:
             context.yards[key] = self._yardstick(context.block, arm)
         return context.yards[key]
 
-    def _yardstick(self, block: Block, arm: Arm) -> Yardstick:
+    def _yardstick(self, block: Block, arm: Arm) -> ReferenceSets:
         ideal = serve(block, shadow(arm), self.platform)
         ids = ideal.retrieved
-        return Yardstick(
+        return ReferenceSets(
             ideal=ideal,
             best_pctr=_best(block, ids, ideal.passes[0].scores.prediction, arm.slots),
             best_value=consistency.top_ids(ids, self.true_value(block, ids, arm), arm.slots),
@@ -126,7 +126,7 @@ class TruthEvaluator:
         return payments(decision, result, self.owner, self.n_advertisers, group, n_groups)
 
     def _consistency(
-        self, block: Block, arm: Arm, decision: Decision, yard: Yardstick
+        self, block: Block, arm: Arm, decision: Decision, yard: ReferenceSets
     ) -> dict[str, np.ndarray]:
         best = {
             "ideal": yard.ideal.win_set,
@@ -148,7 +148,7 @@ class TruthEvaluator:
         return columns | self._after_steps(block, arm, decision, yard)
 
     def _after_steps(
-        self, block: Block, arm: Arm, decision: Decision, yard: Yardstick
+        self, block: Block, arm: Arm, decision: Decision, yard: ReferenceSets
     ) -> dict[str, np.ndarray]:
         """Of how much is still there after each step of pre-ranking but the last, after which RCS counts."""
         columns = {}
@@ -252,7 +252,7 @@ def ranking_of(arm: Arm) -> Arm:
 
 
 def true_value(
-    block: Block, ids: np.ndarray, arm: Arm, platform: Platform, truth: Truth | ObservedClicks
+    block: Block, ids: np.ndarray, arm: Arm, platform: Platform, truth: GroundTruth | ObservedClicks
 ) -> np.ndarray:
     """True CTR * bid of the ranking stage; -inf for what the auction would not admit.  [R, m]"""
     true_ctr = TruthScorer(truth).predict(block, ids)
@@ -267,14 +267,16 @@ def _ranking_quality(
     return fused_quality(arm.last.fusion, ctr, lambda: platform.bids.pcvr(block, ids, arm.last.rates))
 
 
-def proxy_bins(context: Context[Any], decision: Decision, arm: Arm, yard: Yardstick) -> dict[str, np.ndarray]:
+def proxy_bins(
+    context: Context[Any], decision: Decision, arm: Arm, yard: ReferenceSets
+) -> dict[str, np.ndarray]:
     """The vectors of the pre-ranking prediction; none if it is no probability.  {name: [G, 3, bins]}"""
     sums = proxy_sums(context.block, decision, arm, yard, context.group, context.n_groups)
     return {} if sums is None else {"proxy_bins": sums}
 
 
 def proxy_sums(
-    block: Block, decision: Decision, arm: Arm, yard: Yardstick, group: np.ndarray, n_groups: int
+    block: Block, decision: Decision, arm: Arm, yard: ReferenceSets, group: np.ndarray, n_groups: int
 ) -> np.ndarray | None:
     """Bins of the pre-ranking prediction against the ranker's, by group of requests.  [G, 3, bins]
 

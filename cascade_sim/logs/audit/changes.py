@@ -23,8 +23,8 @@ COMMON = 0.1  # of the prices: one that is as common was not formed by rounding
 LEAST = 5  # places that have to speak for a change
 NEARLY = 0.7  # of the prices are multiples of their unit; by chance one in ten is of ten times a unit
 SINGLE = 1e-6  # relative error of prices that were computed in single precision, with room
-MOST_SQUASHING = 4.0
-MOST_BOOSTED = 50
+MAX_SQUASHING = 4.0
+MAX_BOOSTED = 50
 STEPS = 4  # rounds in which the exponent and the runner-ups are fitted to each other
 
 
@@ -236,11 +236,11 @@ def _boost_change(
     is_open = np.ones(len(ads), bool)
     skipped: set[tuple[str, int]] = set()
     chance = 0.5 if source == "orders" else 0.01
-    while len(told) < MOST_BOOSTED:
+    while len(told) < MAX_BOOSTED:
         best: tuple[int, str, int, Agreement] | None = None
         for kind, owner in (("advertiser", advertiser[ads]), ("ad", ads)):
             counts = np.bincount(owner[is_open & wrong], minlength=1)
-            for code in np.argsort(-counts, kind="stable")[:MOST_BOOSTED].tolist():
+            for code in np.argsort(-counts, kind="stable")[:MAX_BOOSTED].tolist():
                 if counts[code] < LEAST or (kind, code) in skipped:
                     continue
                 if best is not None and counts[code] <= best[0]:
@@ -403,7 +403,7 @@ def squashing_by_order(auctions: Auctions, rule: Rule) -> Agreement | None:
     slope, gap = slope[is_told], gap[is_told]
     at = gap / slope
     low, high = np.where(slope > 0, at, -np.inf), np.where(slope > 0, np.inf, at)
-    met = agreement(low - SINGLE, high + SINGLE, (0.0, MOST_SQUASHING), chance=0.5)
+    met = agreement(low - SINGLE, high + SINGLE, (0.0, MAX_SQUASHING), chance=0.5)
     return met if met.count else None
 
 
@@ -435,7 +435,7 @@ def _squashing_by_price(auctions: Auctions, rule: Rule) -> Agreement | None:
     if len(slope) == 0:
         return None
     ends = np.sort(np.stack([gap_low / slope, gap_high / slope]), axis=0)
-    met = agreement(ends[0], ends[1], (0.0, MOST_SQUASHING))
+    met = agreement(ends[0], ends[1], (0.0, MAX_SQUASHING))
     return met if met.count else None
 
 

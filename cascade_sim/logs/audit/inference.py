@@ -32,16 +32,16 @@ from cascade_sim.logs.audit.changes import (
     squashing_of,
     unit_of,
 )
-from cascade_sim.logs.audit.reasons import MOST_CELLS, Context, is_list_priced
+from cascade_sim.logs.audit.reasons import MAX_CELLS, Context, is_list_priced
 from cascade_sim.logs.audit.replay import Auctions, blocks, chosen_rows, hold, listed, load, play, priced
 from cascade_sim.logs.audit.rule import WAYS, Rounding, Rule, usual_squashing
 
 if TYPE_CHECKING:
-    from cascade_sim.logs.store.store import LoggedStore
+    from cascade_sim.logs.store.store import LogStore
 
-MOST_FITTED = 6_000  # requests that parameters are fitted to
+MAX_FITTED = 6_000  # requests that parameters are fitted to
 ROUNDS = 5
-LEAST_GAIN = 0.001  # of the places: what a further part of a rule has to explain
+MIN_GAIN = 0.001  # of the places: what a further part of a rule has to explain
 SURE = 0.05
 
 
@@ -86,20 +86,20 @@ class Inference:
         return self.fits[0].fitted
 
 
-def infer(store: LoggedStore, context: Context, declared: Rule | None = None) -> Inference:
+def infer(store: LogStore, context: Context, declared: Rule | None = None) -> Inference:
     """The rule of a log; a declared one is held against it."""
     rows = np.arange(store.n_requests)
     is_chooser = draws.uniform(0, "audit half", rows) < 0.5
     if is_chooser.all() or not is_chooser.any():  # a log of a few requests
         is_chooser = rows % 2 == 0
     width = max(1, store.about.largest_request)
-    most = int(np.clip(MOST_CELLS // width, 100, MOST_FITTED))
+    most = int(np.clip(MAX_CELLS // width, 100, MAX_FITTED))
     choosers = chosen_rows(rows[is_chooser], most)
     auctions = load(store, choosers)
     fitted = [made for pricing in PRICINGS if (made := fit(auctions, pricing, context)) is not None]
     # A soft floor is gsp with one thing more, which has to explain as much as any other part of a rule.
     of_gsp = max(made.gained for made in fitted if made.rule.pricing == "gsp")
-    more = max(LEAST, LEAST_GAIN * 2 * int((auctions.shown >= 0).sum()))
+    more = max(LEAST, MIN_GAIN * 2 * int((auctions.shown >= 0).sum()))
     fitted = [
         made for made in fitted if made.rule.pricing != "soft_floor" or not 0 < made.gained - of_gsp < more
     ]
@@ -135,7 +135,7 @@ def fit(auctions: Auctions, pricing: str, context: Context) -> Fitted | None:
             more = explained_places(auctions, change.on(rule))
             if best is None or more > best[0]:
                 best = (more, change)
-        if best is None or best[0] - gained < max(LEAST, LEAST_GAIN * total):
+        if best is None or best[0] - gained < max(LEAST, MIN_GAIN * total):
             break
         rule, gained = best[1].on(rule), best[0]
         told[best[1].reason] = dict(best[1].told)
@@ -241,9 +241,7 @@ def _bounds(auctions: Auctions, rule: Rule, told: dict[str, Any]) -> dict[str, A
     return {"reserve": {"value": None, "low": least, "high": most}}
 
 
-def judge(
-    store: LoggedStore, fits: list[Fit], rows: np.ndarray, fitted_to: int, sample: Auctions
-) -> Inference:
+def judge(store: LogStore, fits: list[Fit], rows: np.ndarray, fitted_to: int, sample: Auctions) -> Inference:
     """The rules on requests that did not choose them, in one pass over the log; the first is the best."""
     n_winners = n_prices = 0
     for auctions in blocks(store, rows):

@@ -17,7 +17,15 @@ from cascade_sim.auction import floor_micros
 from cascade_sim.cascade.page import Rules, cpc_at_reserve, cpc_in_order
 from cascade_sim.foundation.kernels import take_columns
 from cascade_sim.logs.audit.changes import LEAST, Change, all_changes, apply
-from cascade_sim.logs.audit.replay import Auctions, Played, hold, is_page_but_for_ties, listed, play, priced
+from cascade_sim.logs.audit.replay import (
+    Auctions,
+    ReplayedPages,
+    hold,
+    is_page_but_for_ties,
+    listed,
+    play,
+    priced,
+)
 from cascade_sim.logs.audit.rule import Rounding, Rule
 
 REASONS = {
@@ -64,9 +72,9 @@ MEANINGS = {
     "unlogged_bids": "all is the rule's but the price in the last slot of a full page: above any loser's",
     "unexplained": "none of the tests",
 }
-MOST_CHANGES = 5
-MOST_SAMPLE = 20_000  # requests that changes are read off
-MOST_CELLS = 2_000_000
+MAX_CHANGES = 5
+MAX_SAMPLE = 20_000  # requests that changes are read off
+MAX_CELLS = 2_000_000
 RARE = {"other_rule", "increment", "price_factor"}  # which chance could imitate on single pages
 RARE_SHARE = 0.02  # of the pages looked at, that have to speak for one of those
 
@@ -145,7 +153,7 @@ def find_changes(auctions: Auctions, rule: Rule, context: Context) -> list[Chang
     """Changes of the rule that these pages, which it does not make, speak for; the strongest first."""
     left = auctions.take(~explained(auctions, rule) & ~is_drawn(auctions))
     n_first, found = len(left), list[Change]()
-    while len(left) and len(found) < MOST_CHANGES:
+    while len(left) and len(found) < MAX_CHANGES:
         best, most = None, 0
         seen: set[str] = set()
         for before in ((), tuple(found)) if found else ((),):
@@ -267,7 +275,7 @@ class Classifier:
 
 
 def _is_priced_by_nobody(
-    auctions: Auctions, played: Played, rule: Rule, is_same_page: np.ndarray, is_right: np.ndarray
+    auctions: Auctions, played: ReplayedPages, rule: Rule, is_same_page: np.ndarray, is_right: np.ndarray
 ) -> np.ndarray:
     """A full page of which only the price of the last slot is wrong: above all losers, at most the bid.  [R]
 
@@ -414,7 +422,7 @@ class Lag:
     def start(cls, n_ads: int, n_placements: int, slots: int) -> Lag:
         return cls(np.full(n_ads, -1, np.int64), np.full((n_placements + 1) * slots, -1, np.int64), slots)
 
-    def lagged(self, auctions: Auctions, played: Played, is_wrong: np.ndarray) -> np.ndarray:
+    def lagged(self, auctions: Auctions, played: ReplayedPages, is_wrong: np.ndarray) -> np.ndarray:
         """Whether every wrong price of a page is that of the ad's, or the slot's, auction before.  [R]"""
         r, k = np.nonzero(played.column >= 0)  # in the order of the log
         prices = played.micros[r, k]

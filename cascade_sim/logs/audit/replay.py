@@ -16,7 +16,7 @@ from cascade_sim.logs.audit.rule import Rule
 from cascade_sim.logs.replay.budgets import LoggedSpending
 
 if TYPE_CHECKING:
-    from cascade_sim.logs.store.store import LoggedStore
+    from cascade_sim.logs.store.store import LogStore
 
 CELLS = 1 << 20  # of the tables of a block: request times candidate
 COLUMNS = ("ad", "bid", "stage", "slot", "price_micros")
@@ -99,7 +99,7 @@ class Auctions:
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class ReplayedPages:
     """Pages as a rule makes them.  [R, k] each; empty places have column -1 and price 0"""
 
     column: np.ndarray
@@ -114,7 +114,7 @@ class Played:
         return self.bid * self.quality
 
 
-def blocks(store: LoggedStore, rows: np.ndarray | None = None, cells: int = CELLS) -> Iterator[Auctions]:
+def blocks(store: LogStore, rows: np.ndarray | None = None, cells: int = CELLS) -> Iterator[Auctions]:
     """The auctions of the log in order, or those of some rows, in blocks of about so many cells."""
     sizes = np.diff(store.first)
     chosen = np.arange(store.n_requests) if rows is None else rows
@@ -128,12 +128,12 @@ def blocks(store: LoggedStore, rows: np.ndarray | None = None, cells: int = CELL
 
 
 @lru_cache(maxsize=2)
-def spending_of(store: LoggedStore) -> LoggedSpending | None:
+def spending_of(store: LogStore) -> LoggedSpending | None:
     """Who had spent a budget by when; None where the log has no budgets."""
     return None if store.budgets is None else LoggedSpending(store)
 
 
-def load(store: LoggedStore, rows: np.ndarray, *, with_budgets: bool = True) -> Auctions:
+def load(store: LogStore, rows: np.ndarray, *, with_budgets: bool = True) -> Auctions:
     """The auctions of these rows; `with_budgets`, without the ads of who had spent the day's."""
     about = store.about
     exponent = 0.0 if about.rule is None or not about.has("pcvr") else float(about.rule.pcvr or 0.0)
@@ -181,7 +181,7 @@ def load(store: LoggedStore, rows: np.ndarray, *, with_budgets: bool = True) -> 
     )
 
 
-def play(auctions: Auctions, rule: Rule) -> Played:
+def play(auctions: Auctions, rule: Rule) -> ReplayedPages:
     """The auctions under a rule: who is shown where, at what price."""
     n, k = auctions.shown.shape
     bid, quality = _entered(auctions, rule)
@@ -200,7 +200,7 @@ def play(auctions: Auctions, rule: Rule) -> Played:
     beyond = np.arange(k) >= auctions.slots[:, None]
     column = np.where(beyond, -1, column[:, :k])
     own = np.where(column >= 0, ranked_bid[:, :k], 0.0)
-    return Played(
+    return ReplayedPages(
         column=column,
         ads=take_columns(auctions.ad, column, -1),
         cpc=cpc,
@@ -210,7 +210,7 @@ def play(auctions: Auctions, rule: Rule) -> Played:
     )
 
 
-def listed(auctions: Auctions, rule: Rule) -> Played:
+def listed(auctions: Auctions, rule: Rule) -> ReplayedPages:
     """The pages as they were logged, in their order, with the prices the rule would have given them.
 
     The runner-up is the best of those not shown.
@@ -246,7 +246,7 @@ def listed(auctions: Auctions, rule: Rule) -> Played:
 
     cpc, own_bid, own_quality = in_slots(cpc), in_slots(own_bid[:, :-1]), in_slots(own_quality[:, :-1])
     micros = rule.rounding.micros(cpc, own_bid)
-    return Played(auctions.shown, auctions.ads, cpc, micros, own_bid, own_quality)
+    return ReplayedPages(auctions.shown, auctions.ads, cpc, micros, own_bid, own_quality)
 
 
 def runner_up(auctions: Auctions, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
@@ -300,7 +300,7 @@ def _habits(
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class PageMatch:
     """Pages of a rule held against the logged ones."""
 
     is_same_ad: np.ndarray  # [R, k]; two empty places are the same
@@ -313,10 +313,10 @@ class Held:
         return (self.is_same_ad & (self.is_same_price | ~self.is_priced)).all(axis=1)
 
 
-def hold(auctions: Auctions, played: Played, rule: Rule) -> Held:
+def hold(auctions: Auctions, played: ReplayedPages, rule: Rule) -> PageMatch:
     is_same_ad = played.column == auctions.shown
     is_same_price = is_same_ad & (played.micros == auctions.price)
-    return Held(is_same_ad, is_same_price, priced(auctions, rule))
+    return PageMatch(is_same_ad, is_same_price, priced(auctions, rule))
 
 
 def priced(auctions: Auctions, rule: Rule) -> np.ndarray:
@@ -334,7 +334,7 @@ def priced(auctions: Auctions, rule: Rule) -> np.ndarray:
     return known & ~(is_full & (is_last | (rule.pricing == "vcg")))
 
 
-def is_page_but_for_ties(auctions: Auctions, played: Played, rule: Rule) -> np.ndarray:
+def is_page_but_for_ties(auctions: Auctions, played: ReplayedPages, rule: Rule) -> np.ndarray:
     """Whether the page is as logged, but for ads of equal scores in each other's place.  [R]"""
     own = listed(auctions, rule)
     score, other = own.score, played.score

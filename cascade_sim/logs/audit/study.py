@@ -21,9 +21,9 @@ from cascade_sim.foundation.kernels import take_columns
 from cascade_sim.logs.audit.changes import Change, effects_of, soft_floors, unit_of
 from cascade_sim.logs.audit.inference import Fit, Inference, explained_places, infer
 from cascade_sim.logs.audit.reasons import (
+    MAX_CELLS,
+    MAX_SAMPLE,
     MEANINGS,
-    MOST_CELLS,
-    MOST_SAMPLE,
     REASONS,
     Classifier,
     Context,
@@ -35,7 +35,7 @@ from cascade_sim.logs.audit.reasons import (
 )
 from cascade_sim.logs.audit.replay import Auctions, blocks, chosen_rows, hold, load, play, spending_of
 from cascade_sim.logs.audit.rule import UNITS, WAYS, Declared, Rounding, Rule, declared_rule
-from cascade_sim.logs.store.store import LoggedStore, open_store
+from cascade_sim.logs.store.store import LogStore, open_store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,12 +148,12 @@ def tally_rows(tally: dict[str, Any]) -> list[tuple[str, int, int]]:
     ]
 
 
-def audit(market: str | Path | LoggedStore, *, infer: bool = False) -> Audit:
+def audit(market: str | Path | LogStore, *, infer: bool = False) -> Audit:
     """Hold every auction of a market again, under the rule it declares or, without one, the one it follows.
 
     `infer`: find the rule in any case, and audit under it.
     """
-    store = market if isinstance(market, LoggedStore) else open_store(market)
+    store = market if isinstance(market, LogStore) else open_store(market)
     if store.n_requests == 0:
         raise UserError(f"{store.path} has no requests")
     context = Context(store.advertiser, store.about.counts.placements, store.about.charging)
@@ -221,7 +221,7 @@ SETTLED_WORDS = {
 }
 
 
-def settled(store: LoggedStore, declared: Declared) -> Rule:
+def settled(store: LogStore, declared: Declared) -> Rule:
     """The declared rule with what it leaves open as the log has it."""
     rule = declared.rule
     if not declared.unknown:
@@ -237,7 +237,7 @@ def settled(store: LoggedStore, declared: Declared) -> Rule:
     return max(tried, key=lambda r: explained_places(auctions, r))
 
 
-def replayed(store: LoggedStore, rule: Rule) -> tuple[Tally, np.ndarray, np.ndarray]:
+def replayed(store: LogStore, rule: Rule) -> tuple[Tally, np.ndarray, np.ndarray]:
     """The tally, the rows of pages that are not as logged, and whether their prices are those of before."""
     some = load(store, chosen_rows(np.arange(store.n_requests), SETTLED))
     tally = Tally(unit_of(some.price, take_columns(some.bid, some.shown, 0.0)))
@@ -256,13 +256,13 @@ def replayed(store: LoggedStore, rule: Rule) -> tuple[Tally, np.ndarray, np.ndar
 
 
 def explained_by(
-    store: LoggedStore, rule: Rule, context: Context, wrong: np.ndarray, is_lagged: np.ndarray, unit: int
+    store: LogStore, rule: Rule, context: Context, wrong: np.ndarray, is_lagged: np.ndarray, unit: int
 ) -> list[dict[str, Any]]:
     """The reasons of the pages that are not as logged, the commonest first; what is unexplained last."""
     if len(wrong) == 0:
         return []
     width = max(1, store.about.largest_request)
-    most = int(np.clip(MOST_CELLS // width, 100, MOST_SAMPLE))
+    most = int(np.clip(MAX_CELLS // width, 100, MAX_SAMPLE))
     sample = load(store, chosen_rows(wrong, most))
     changes = find_changes(sample, rule, context)
     digits = digits_of(sample.pctr)
@@ -276,7 +276,7 @@ def explained_by(
 
 
 def _rows_of(
-    store: LoggedStore,
+    store: LogStore,
     classifier: Classifier,
     wrong: np.ndarray,
     codes: np.ndarray,
@@ -319,7 +319,7 @@ def _rows_of(
     return rows
 
 
-def _value(store: LoggedStore, reason: str, change: Change | None, rule: Rule, digits: Digits | None) -> str:
+def _value(store: LogStore, reason: str, change: Change | None, rule: Rule, digits: Digits | None) -> str:
     """What the log says of a reason, in a few words."""
     if reason == "rounded_pctr" and digits is not None:
         return digits.text()
@@ -346,7 +346,7 @@ def _value(store: LoggedStore, reason: str, change: Change | None, rule: Rule, d
     return f"{told['value']:.6g}"
 
 
-def _named(store: LoggedStore, told: dict[str, Any]) -> dict[str, Any]:
+def _named(store: LogStore, told: dict[str, Any]) -> dict[str, Any]:
     """With the user's own names in place of codes."""
     if "boosted" in told:
         named = [
@@ -362,7 +362,7 @@ def _named(store: LoggedStore, told: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _where(store: LoggedStore, rows: np.ndarray) -> str:
+def _where(store: LogStore, rows: np.ndarray) -> str:
     """The placement, or the time, that nearly all of these requests lie in; empty if they lie everywhere."""
     if len(rows) < 5:
         return ""
@@ -382,12 +382,12 @@ def _where(store: LoggedStore, rows: np.ndarray) -> str:
     return ""
 
 
-def _clock(store: LoggedStore, seconds: float) -> str:
+def _clock(store: LogStore, seconds: float) -> str:
     start = datetime.fromisoformat(store.about.starts)
     return (start + timedelta(seconds=seconds)).isoformat(timespec="seconds")
 
 
-def open_words(tally: Tally, store: LoggedStore) -> list[str]:
+def open_words(tally: Tally, store: LogStore) -> list[str]:
     """What could not be looked at."""
     notes = []
     if tally.open_prices:
@@ -413,7 +413,7 @@ def open_words(tally: Tally, store: LoggedStore) -> list[str]:
     return notes
 
 
-def budget_words(store: LoggedStore, rule: Rule, wrong: np.ndarray) -> list[str]:
+def budget_words(store: LogStore, rule: Rule, wrong: np.ndarray) -> list[str]:
     """Whether pages come out as logged once nobody counts as out: then the budgets are not those in force."""
     if spending_of(store) is None or not len(wrong):
         return []

@@ -19,7 +19,7 @@ from cascade_sim.logs.fidelity.sample import Sample
 RESAMPLES = 200
 TAIL = 0.05  # share of bids that the tail index looks at
 FEWEST = 20  # clicks, conversions, …: with fewer a rate says nothing
-LARGEST_RANKED = 20_000  # rows of which ranks are taken
+MAX_RANKED = 20_000  # rows of which ranks are taken
 MICROS = 1e6
 
 
@@ -305,10 +305,10 @@ def _correlation(a: str, b: str, of_shown: bool = False) -> Callable[[Sample, np
 
 
 def _thinned(at: np.ndarray) -> np.ndarray:
-    """At most `LARGEST_RANKED` of these rows, evenly."""
-    if len(at) <= LARGEST_RANKED:
+    """At most `MAX_RANKED` of these rows, evenly."""
+    if len(at) <= MAX_RANKED:
         return at
-    return at[np.linspace(0, len(at) - 1, LARGEST_RANKED).astype(np.int64)]
+    return at[np.linspace(0, len(at) - 1, MAX_RANKED).astype(np.int64)]
 
 
 def rank_correlations(columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -539,12 +539,12 @@ def pairs(log: Sample, world: Sample, resamples: int, seed: int) -> list[dict[st
     for row in found:
         deviation = row.pop("deviation")
         row["differs"] = bool(
-            deviation is not None and abs(row["gap"]["value"]) > max(level * deviation, LEAST_GAP)
+            deviation is not None and abs(row["gap"]["value"]) > max(level * deviation, MIN_GAP)
         )
     return sorted(found, key=lambda row: -abs(row["gap"]["value"]))
 
 
-LEAST_GAP = 0.03  # of a rank correlation, below which nobody would see it
+MIN_GAP = 0.03  # of a rank correlation, below which nobody would see it
 
 
 def _correlations(

@@ -16,10 +16,10 @@ import numpy as np
 from cascade_sim.foundation import random as draws
 
 HOUR, DAY = 3600.0, 86_400.0
-MOST_REQUESTS = 20_000
-MOST_ROWS = 1_500_000  # candidates
+MAX_REQUESTS = 20_000
+MAX_ROWS = 1_500_000  # candidates
 STRETCHES = 200
-FEWEST_HOURS = 30  # with as many, hours are resampled; with fewer, requests
+MIN_HOURS = 30  # with as many, hours are resampled; with fewer, requests
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Sample:
     def unit(self) -> np.ndarray:
         """What is resampled, by number, for each request: its hour where there are many, else itself.  [R]"""
         hours = np.unique(np.floor(self.requests["time"] / HOUR), return_inverse=True)[1]
-        if len(self) and hours.max() + 1 >= FEWEST_HOURS:
+        if len(self) and hours.max() + 1 >= MIN_HOURS:
             return hours
         return np.arange(len(self))
 
@@ -85,11 +85,11 @@ class Sample:
         return "requests" if len(np.unique(self.unit)) == len(self) else "hours"
 
 
-def take(store: Any, first: int = 0, last: int | None = None, most: int = MOST_REQUESTS) -> Sample:
+def take(store: Any, first: int = 0, last: int | None = None, most: int = MAX_REQUESTS) -> Sample:
     """A sample of the requests [first, last) of a store."""
     last = store.n_requests if last is None else min(last, store.n_requests)
     per_request = max(1.0, store.n_candidates / max(1, store.n_requests))
-    rows = even_rows(first, last, max(1, min(most, int(MOST_ROWS / per_request))))
+    rows = even_rows(first, last, max(1, min(most, int(MAX_ROWS / per_request))))
     wanted = tuple(column for column in store.about.columns["candidates"] if column != "source")
     parts = [store.candidates(int(run[0]), int(run[-1]) + 1, wanted) for run in _runs(rows)]
     candidates = {name: np.concatenate([part[name] for part in parts]) for name in wanted}

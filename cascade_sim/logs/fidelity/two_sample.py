@@ -21,10 +21,10 @@ from cascade_sim.logs.fidelity.sample import HOUR, Sample
 
 FOLDS = 5
 MOST = 10_000  # requests of each side
-MOST_SHOWN = 20_000  # rows of each side
-MOST_ASKED = 2_000  # rows of a fold by which features are judged
+MAX_SHOWN = 20_000  # rows of each side
+MAX_ASKED = 2_000  # rows of a fold by which features are judged
 RESAMPLES = 200
-FEWEST_DAYS = 2.0  # with fewer, two periods are other hours of the day, and the hour says nothing
+MIN_DAYS = 2.0  # with fewer, two periods are other hours of the day, and the hour says nothing
 GUESS = 0.5  # of AUC: less is bad luck of a small sample, and tells nothing apart
 TELLING = 0.01  # of AUC: what a feature must be worth to be named
 INSTALL = "python -m pip install 'cascade_sim[fit]'"
@@ -93,8 +93,8 @@ def request_table(sample: Sample, with_hour: bool) -> Table:
 def shown_table(sample: Sample, with_hour: bool) -> Table:
     """A row per shown ad: its slot, bid, prediction and price, whether it was clicked, and its request."""
     at = np.flatnonzero(sample.is_shown)
-    if len(at) > MOST_SHOWN:
-        at = at[np.linspace(0, len(at) - 1, MOST_SHOWN).astype(np.int64)]
+    if len(at) > MAX_SHOWN:
+        at = at[np.linspace(0, len(at) - 1, MAX_SHOWN).astype(np.int64)]
     rows = sample.request[at]
     columns: dict[str, np.ndarray] = {"slot": sample.candidates["slot"][at]}
     for name in ("bid", "pctr"):
@@ -186,12 +186,12 @@ def both(log: Table, world: Table) -> tuple[tuple[str, ...], np.ndarray, np.ndar
         if is_category[place]:
             _, codes, counts = np.unique(column.astype(str), return_inverse=True, return_counts=True)
             common = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
-            column = np.minimum(common[codes], MOST_CATEGORIES - 1)  # rare ones together
+            column = np.minimum(common[codes], MAX_CATEGORIES - 1)  # rare ones together
         values[:, place] = column.astype(np.float64)
     return names, is_category, values
 
 
-MOST_CATEGORIES = 250  # of what the booster takes
+MAX_CATEGORIES = 250  # of what the booster takes
 
 
 def auc(score: np.ndarray, is_second: np.ndarray, weight: np.ndarray | None = None) -> float:
@@ -210,7 +210,7 @@ def _auc(place: np.ndarray, is_second: np.ndarray, weight: np.ndarray) -> float:
     return float(np.sum(seconds * below) / total) if total > 0 else np.nan
 
 
-def tell_apart(log: Table, world: Table, seed: int, resamples: int = RESAMPLES) -> dict[str, Any]:
+def two_sample_auc(log: Table, world: Table, seed: int, resamples: int = RESAMPLES) -> dict[str, Any]:
     """The cross-fitted AUC between two tables with its interval, and the features that it comes from.
 
     Folds and resamples are of requests with their copies. Features are named by how much AUC is lost when the
@@ -239,7 +239,7 @@ def tell_apart(log: Table, world: Table, seed: int, resamples: int = RESAMPLES) 
         with one_thread():
             model.fit(values[learned], is_world[learned])
             score[held] = model.predict_proba(values[held])[:, 1]
-            lost[own] = _lost_without(model, values[held[:MOST_ASKED]], is_world[held[:MOST_ASKED]], seed)
+            lost[own] = _lost_without(model, values[held[:MAX_ASKED]], is_world[held[:MAX_ASKED]], seed)
     replicates = _fold_aucs(score, is_world, fold, group, resamples, seed)
     alone = {
         name: auc(np.nan_to_num(values[:, place], nan=-1e300), is_world)
@@ -293,15 +293,15 @@ def two_sample_test(
     log: Sample, world: Sample, periods: tuple[Sample, Sample] | None, seed: int, resamples: int = RESAMPLES
 ) -> dict[str, Any]:
     """By requests and by shown ads: the AUC between log and world, the yardstick, and the excess over it."""
-    with_hour = log.days >= FEWEST_DAYS and world.days >= FEWEST_DAYS / 2
+    with_hour = log.days >= MIN_DAYS and world.days >= MIN_DAYS / 2
     found: dict[str, Any] = {"with_hour": with_hour}
     for what, table in (("requests", request_table), ("shown", shown_table)):
-        own = tell_apart(table(log, with_hour), table(world, with_hour), seed, resamples)
+        own = two_sample_auc(table(log, with_hour), table(world, with_hour), seed, resamples)
         drawn = own.pop("replicates")
         found[what] = own
         if periods is not None:
             before, after = (table(period, with_hour) for period in periods)
-            yard = tell_apart(before, after, seed + 1, resamples)
+            yard = two_sample_auc(before, after, seed + 1, resamples)
             usual = yard.pop("replicates")
             found[what] |= {
                 "yardstick": yard,

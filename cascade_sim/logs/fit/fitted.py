@@ -21,7 +21,7 @@ from cascade_sim.logs.fit.parametric import exponential_mixture, yaml_text
 from cascade_sim.logs.fit.trees import PRIOR, Pairs
 from cascade_sim.logs.replay.fitted import FILE, FORMAT, ResampledReplay
 from cascade_sim.logs.store.format import About
-from cascade_sim.logs.store.store import LoggedStore, new_folder, write_store
+from cascade_sim.logs.store.store import LogStore, new_folder, write_store
 from cascade_sim.storage import checksums
 from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.version import SEMANTICS
@@ -29,9 +29,9 @@ from cascade_sim.version import SEMANTICS
 HOUR = 3600.0
 PRIOR_CLICKS = 20.0  # that an ad's conversion rate is drawn towards the mean by
 FEWEST = 400  # requests
-FEWEST_DELAYS = 20
+MIN_DELAYS = 20
 WINDOW = 2_592_000.0
-MOST_CODES = 250  # of a whole-numbered feature that is taken as categories
+MAX_CODES = 250  # of a whole-numbered feature that is taken as categories
 SUFFIX = "-response"
 PREDICTIONS = ("pctr", "pre_score")  # of clicks, as further scores are
 FEW_HOURS = 24
@@ -40,7 +40,7 @@ REPLICATES = 20  # of the fit, by which answers know how uncertain it is
 
 def fit_world(
     market: Path,
-    store: LoggedStore,
+    store: LogStore,
     out: Path,
     *,
     share: float = 1.0,
@@ -82,7 +82,7 @@ def fit_world(
     return response.checks
 
 
-def pairs_of(store: LoggedStore, n: int) -> tuple[Pairs, np.ndarray]:
+def pairs_of(store: LogStore, n: int) -> tuple[Pairs, np.ndarray]:
     """What the response may see of the candidates of the first n requests, and their segments."""
     from scipy.special import logit
 
@@ -99,7 +99,7 @@ def pairs_of(store: LoggedStore, n: int) -> tuple[Pairs, np.ndarray]:
     categories: dict[str, np.ndarray] = {}
     for name in wanted[3:]:
         values = columns[name]
-        if values.dtype.kind == "i" and len(np.unique(values)) <= MOST_CODES:
+        if values.dtype.kind == "i" and len(np.unique(values)) <= MAX_CODES:
             categories[name] = np.unique(values, return_inverse=True)[1]
         elif name in ("pctr", "pcvr") or name.startswith("score."):
             numbers[name] = logit(np.clip(values.astype(np.float64), 1e-9, 1 - 1e-9))
@@ -142,7 +142,7 @@ def _with_means(numbers: dict[str, np.ndarray], groups: Mapping[str, np.ndarray]
 
 
 def write_response(
-    folder: Path, store: LoggedStore, response: Response, pairs: Pairs, n: int, seed: int, units: Clusters
+    folder: Path, store: LogStore, response: Response, pairs: Pairs, n: int, seed: int, units: Clusters
 ) -> None:
     """The sealed folder: columns as plain .npy, and fitted.json with their digests."""
     from scipy.special import logit
@@ -188,13 +188,13 @@ def write_response(
         (temp / FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def _of_places(effects: np.ndarray, store: LoggedStore) -> list[float]:
+def _of_places(effects: np.ndarray, store: LogStore) -> list[float]:
     """Effects of all places that the log's pages have: where nobody was ever seen, that of the last seen."""
     more = max(store.about.slots - len(effects), 0)
     return [float(x) for x in np.append(effects, np.full(more, effects[-1]))]
 
 
-def market_seal(store: LoggedStore) -> str:
+def market_seal(store: LogStore) -> str:
     from cascade_sim.storage.folder import read_object
 
     return str(read_object(store.path / "market.json")["seal"])
@@ -225,7 +225,7 @@ def _conversion_rates(columns: Mapping[str, np.ndarray], ad: np.ndarray, size: i
     return (bought + PRIOR_CLICKS * mean) / (clicks + PRIOR_CLICKS)
 
 
-def _log_bids(store: LoggedStore, n: int, ad: np.ndarray) -> np.ndarray:
+def _log_bids(store: LogStore, n: int, ad: np.ndarray) -> np.ndarray:
     """Mean log-bid of each ad; the mean of all where it has none.  [A]"""
     bids = store.candidates(0, n, ("bid",))["bid"]
     known = np.isfinite(bids) & (bids > 0)
@@ -237,18 +237,18 @@ def _log_bids(store: LoggedStore, n: int, ad: np.ndarray) -> np.ndarray:
     return np.where(count > 0, total / np.maximum(count, 1), logs.mean())
 
 
-def _delays(store: LoggedStore, n: int) -> dict[str, Any] | None:
+def _delays(store: LogStore, n: int) -> dict[str, Any] | None:
     if not store.has("conversion_delay"):
         return None
     delay = store.candidates(0, n, ("conversion_delay",))["conversion_delay"].astype(np.float64)
     delay = delay[np.isfinite(delay) & (delay > 0)]
-    if len(delay) < FEWEST_DELAYS:
+    if len(delay) < MIN_DELAYS:
         return None
     means, weights = exponential_mixture(delay)
     return {"means": means, "weights": weights, "window": float(max(2 * delay.max(), WINDOW))}
 
 
-def scenario_of(store: LoggedStore, out: Path, market: Path, response: str) -> dict[str, Any]:
+def scenario_of(store: LogStore, out: Path, market: Path, response: str) -> dict[str, Any]:
     """The scenario of the fitted world: that of the replay, with the response in it."""
     from cascade_sim.logs.store.scenario import logged_scenario
 
@@ -268,7 +268,7 @@ def scenario_of(store: LoggedStore, out: Path, market: Path, response: str) -> d
     }
 
 
-def named_cells(cells: Sequence[Mapping[str, Any]], store: LoggedStore) -> list[dict[str, Any]]:
+def named_cells(cells: Sequence[Mapping[str, Any]], store: LogStore) -> list[dict[str, Any]]:
     """Checks with segments by the log's own names; slots and tenths count from 1."""
 
     def name(cell: Mapping[str, Any]) -> str | None:
@@ -297,7 +297,7 @@ def checks_text(checks: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def sampled_store(sim: Any, folder: Path, requests: int, arm: str | None = None) -> LoggedStore:
+def sampled_store(sim: Any, folder: Path, requests: int, arm: str | None = None) -> LogStore:
     """What a fitted world brings in its evaluation, served by an arm, as a store in a folder.
 
     Ads, segments and so on have the log's own names, so that both can be held against each other.

@@ -25,18 +25,18 @@ from scipy.special import expit
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.fidelity.two_sample import boosting, one_thread
-from cascade_sim.logs.fit.position_based_fit import Examined, Floats, fit_examined
+from cascade_sim.logs.fit.position_based_fit import Floats, PositionBasedFit, fit_examined
 from cascade_sim.logs.fit.trees import LEAST, MOST, Pairs, Trees
 
 FOLDS = 5
 MODELS = 2  # trees of each fold; a replicate has one
-FEWEST_CLICKS = 100
-FEWEST_IN_CELL = 200  # impressions of a slot or segment that is checked
+MIN_CLICKS = 100
+MIN_IN_CELL = 200  # impressions of a slot or segment that is checked
 FARTHEST = 6.0  # standard deviations: beyond, a line is not followed
-MOST_ONE_HOT = 30  # codes of a category that the line has coefficients for
-MOST_COPIES = 12  # of a unit in a replicate: more come once in ten thousand million
-MOST_DRAWN = 200_000  # impressions that a replicate learns from: of a larger log it draws a part,
-LEAST_UNITS, LEAST_CLICKS = 400, 4_000  # but as many as this
+MAX_ONE_HOT = 30  # codes of a category that the line has coefficients for
+MAX_COPIES = 12  # of a unit in a replicate: more come once in ten thousand million
+MAX_DRAWN = 200_000  # impressions that a replicate learns from: of a larger log it draws a part,
+MIN_UNITS, MIN_DRAWN_CLICKS = 400, 4_000  # but as many as this
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ def fit_response(
     boosting()  # before threads are limited: a library that is loaded later would not be
     log = _Log(pairs, seed)
     clicks = int(np.sum(log.click))
-    if clicks < FEWEST_CLICKS:
+    if clicks < MIN_CLICKS:
         raise UserError(
-            f"the log has {clicks} clicks; a response is fitted to {FEWEST_CLICKS} or more: log more "
+            f"the log has {clicks} clicks; a response is fitted to {MIN_CLICKS} or more: log more "
             "requests, or their clicks"
         )
     with one_thread():
@@ -96,7 +96,7 @@ def fit_response(
         expected = np.clip(log.held_out(whole), LEAST, MOST)
     advance()
     unit = np.arange(log.n_requests) if unit is None else unit
-    needed = (MOST_DRAWN / len(log.learned), LEAST_UNITS / len(np.unique(unit)), LEAST_CLICKS / clicks)
+    needed = (MAX_DRAWN / len(log.learned), MIN_UNITS / len(np.unique(unit)), MIN_DRAWN_CLICKS / clicks)
     made, share = [], min(1.0, max(needed))
     for number in range(replicates):
         count = _counts(draws.uniform(seed, "response replicate", number, unit), share)
@@ -113,7 +113,7 @@ def _counts(luck: np.ndarray, mean: float) -> np.ndarray:
     """How often a unit is drawn that is drawn so often in the mean: Poisson, from uniform numbers."""
     from scipy.special import pdtr
 
-    return np.searchsorted(pdtr(np.arange(MOST_COPIES), mean), luck, side="right").astype(np.float64)
+    return np.searchsorted(pdtr(np.arange(MAX_COPIES), mean), luck, side="right").astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ class _Fit:
 
     ctr: Floats
     effects: Floats
-    lines: tuple[Examined, ...]
-    joined: Examined
+    lines: tuple[PositionBasedFit, ...]
+    joined: PositionBasedFit
     said: Floats  # [learned, 3]: 1, and the logits of both learners
 
 
@@ -193,7 +193,7 @@ def steady_table(pairs: Pairs) -> NDArray[np.float32]:
             columns.append(np.clip(scaled, -FARTHEST, FARTHEST).astype(np.float32))
     for codes in pairs.categories.values():
         known = np.unique(codes[codes >= 0])
-        if len(known) <= MOST_ONE_HOT:
+        if len(known) <= MAX_ONE_HOT:
             columns += [(codes == code).astype(np.float32) for code in known[1:]]
     return np.column_stack(columns)
 
@@ -212,7 +212,7 @@ def checks_of(
     edges = np.quantile(expected, np.linspace(0, 1, 11)[1:-1])
     tenth = np.searchsorted(edges, expected, side="right")
     cells += [("tenth", int(own), tenth == own) for own in range(10)]
-    cells = [cell for cell in cells if cell[2].sum() >= FEWEST_IN_CELL or cell[0] == "all"]
+    cells = [cell for cell in cells if cell[2].sum() >= MIN_IN_CELL or cell[0] == "all"]
     from scipy.special import ndtri
 
     level = float(ndtri(1 - 0.025 / len(cells)))

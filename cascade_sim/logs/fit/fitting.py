@@ -13,7 +13,7 @@ from cascade_sim.foundation.terminal import joined
 from cascade_sim.logs.fit.fitted import REPLICATES, checks_text, fit_world, named_cells
 from cascade_sim.logs.fit.parametric import Fit, fit_parametric, fit_table, fit_words, fitted_yaml
 from cascade_sim.logs.fit.realism import moments_frame
-from cascade_sim.logs.store.store import LoggedStore, open_store
+from cascade_sim.logs.store.store import LogStore, open_store
 from cascade_sim.storage.files import storage_errors, write_file
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cascade_sim.foundation.progress import Progress
 
 
-FEWEST_REPLICATES = 8  # fewer say nothing of a spread
+MIN_REPLICATES = 8  # fewer say nothing of a spread
 
 
 class FittedWorld(ABC):
@@ -53,7 +53,7 @@ class Empirical(FittedWorld):
 
 
 @dataclass(frozen=True)
-class Drawn(FittedWorld):
+class ParametricWorld(FittedWorld):
     """Moments of the log beside those of the drawn world."""
 
     fit: Fit
@@ -86,9 +86,9 @@ def fit_to(
         raise UserError(
             "--replicates is for a world of the log's own requests; leave it out, or --parametric"
         )
-    if replicates is not None and (replicates < 0 or 0 < replicates < FEWEST_REPLICATES):
+    if replicates is not None and (replicates < 0 or 0 < replicates < MIN_REPLICATES):
         raise UserError(
-            f"--replicates: expected 0, for answers without the fit's doubt, or {FEWEST_REPLICATES} or more, "
+            f"--replicates: expected 0, for answers without the fit's doubt, or {MIN_REPLICATES} or more, "
             f"found {replicates}"
         )
     if out.suffix not in (".yaml", ".yml"):
@@ -103,9 +103,9 @@ def fit_to(
     return Empirical({**checks, "cells": named_cells(checks["cells"], store)})
 
 
-def _drawn(store: LoggedStore, out: Path, seed: int) -> Drawn:
+def _drawn(store: LogStore, out: Path, seed: int) -> ParametricWorld:
     fit = fit_parametric(store, seed, out.stem)
     with storage_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
     write_file(out, fitted_yaml(fit, store.about.name).encode())
-    return Drawn(fit)
+    return ParametricWorld(fit)

@@ -17,18 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.agents.advertisers import LEAST_HAZARD
+from cascade_sim.agents.advertisers import MIN_HAZARD
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.fidelity import moments
 from cascade_sim.logs.fidelity.sample import DAY, HOUR, Sample, take
 
 SIMULATED = 1024  # requests of a trial
-MOST_SIMULATED_USERS = 4000
-FEWEST_CLICKS = 100
+MAX_SIMULATED_USERS = 4000
+MIN_CLICKS = 100
 NEAR = 0.1  # relative gap of a moment that was reached
 GROUPS = {"G1": 0.2, "G2": 0.15, "G3": 0.2, "G4": 0.45}  # shares of the variance between pairs
 DIMS = {"G1": 4, "G2": 2, "G3": 4, "G4": 4}
-LEAST_LOGIT, MOST_LOGIT = -14.0, 3.0
+MIN_LOGIT, MAX_LOGIT = -14.0, 3.0
 SEEN = ["user", "context", "quality", "tier", "mismatch", "G1", "G2", "G3"]
 
 
@@ -62,9 +62,9 @@ def fit_parametric(store: Any, seed: int = 1, name: str | None = None) -> Fit:
             "world can be fitted. fit-world without --parametric keeps the log's bids"
         )
     sample = take(store)
-    if not sample.has("click") or int(np.sum(sample.candidates["click"] == 1)) < FEWEST_CLICKS:
+    if not sample.has("click") or int(np.sum(sample.candidates["click"] == 1)) < MIN_CLICKS:
         raise UserError(
-            f"{store.about.name} has too few clicks to fit a world to; {FEWEST_CLICKS} or more are needed"
+            f"{store.about.name} has too few clicks to fit a world to; {MIN_CLICKS} or more are needed"
         )
     fit = Fit(_closed(store, sample, name or f"{_plain(store.about.name)}-world", seed))
     parts = components(sample)
@@ -231,7 +231,7 @@ def bid_law(sample: Sample) -> dict[str, float]:
     tail = moments.tail_index(sample, one)
     normal = 2.0627 / sigma  # Hill's estimate of the top 5 % of a log-normal law: hazard there, over sigma
     if np.isfinite(tail) and tail < 0.9 * normal and tail > 1.0:
-        law["tail"] = round(float(max(tail, 1.01, LEAST_HAZARD / sigma + 1e-3)), 4)
+        law["tail"] = round(float(max(tail, 1.01, MIN_HAZARD / sigma + 1e-3)), 4)
     spread = moments.bid_spread(sample, one)
     within = moments.spread_within_ad(sample, one)
     # what varies with an ad's own requests is the platform's; an ad's own bid is all that tier may explain
@@ -239,7 +239,7 @@ def bid_law(sample: Sample) -> dict[str, float]:
         float(sigma * np.sqrt(max(0.05, 1 - (within / spread) ** 2))) if spread > 0 else sigma, 4
     )
     if "tail" in law:
-        law["tail"] = round(float(max(law["tail"], LEAST_HAZARD / law["sigma"] + 1e-3)), 4)
+        law["tail"] = round(float(max(law["tail"], MIN_HAZARD / law["sigma"] + 1e-3)), 4)
     return {**law, "tier_share": 1.0}
 
 
@@ -378,7 +378,7 @@ def trial(scenario: Mapping[str, Any], seed: int, requests: int = SIMULATED) -> 
     from cascade_sim.study.simulation import Simulation
 
     data = {**scenario, "world": {**scenario["world"]}}
-    data["world"]["users"] = min(data["world"]["users"], MOST_SIMULATED_USERS)
+    data["world"]["users"] = min(data["world"]["users"], MAX_SIMULATED_USERS)
     data["traffic"] = {**data["traffic"], "block": BLOCK}
     data["phases"] = {"bootstrap": 0, "log": 0, "shadow": 0, "evaluate": requests}
     checked = Scenario.model_validate(data)
@@ -481,7 +481,7 @@ def _through_the_cascade(fit: Fit, sample: Sample, seed: int) -> None:
         return float(np.log(top(made, np.ones(len(made))) / share))
 
     if fit.scenario["cascade"]["retrieval"]["size"] < world["ads"]:
-        world["popularity"] = round(_root(candidacies, 0.0, MOST_POPULARITY), 4)
+        world["popularity"] = round(_root(candidacies, 0.0, MAX_POPULARITY), 4)
     target = moments.ctr(sample, one)
 
     def clicks(base: float) -> float:
@@ -489,10 +489,10 @@ def _through_the_cascade(fit: Fit, sample: Sample, seed: int) -> None:
         fit.simulations += 1
         return float(np.log(expected_ctr(trial(fit.scenario, seed)) / target))
 
-    world["base_logit"] = round(_root(clicks, LEAST_LOGIT, MOST_LOGIT), 4)
+    world["base_logit"] = round(_root(clicks, MIN_LOGIT, MAX_LOGIT), 4)
 
 
-MOST_POPULARITY = 12.0
+MAX_POPULARITY = 12.0
 
 
 def _root(gap: Callable[[float], float], low: float, high: float) -> float:

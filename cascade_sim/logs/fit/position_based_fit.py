@@ -23,7 +23,7 @@ FLAT, STILL = 1e-10, 1e-7  # relative gain, and slope by row, that are small eno
 
 
 @dataclass(frozen=True)
-class Examined:
+class PositionBasedFit:
     """Coefficients [p] of a table whose first column is 1, and slot effects [k]."""
 
     coefficients: Floats
@@ -41,9 +41,9 @@ def fit_examined(
     n_slots: int,
     weight: Floats | None = None,
     *,
-    start: Examined | None = None,
+    start: PositionBasedFit | None = None,
     is_positive: bool = False,
-) -> Examined:
+) -> PositionBasedFit:
     """The most likely coefficients and effects; `is_positive`: no coefficient but the level is below 0.
 
     `weight` [n] counts rows; `start` is a solution nearby.
@@ -77,7 +77,7 @@ def fit_examined(
         loss, first, jac=True, method="L-BFGS-B", bounds=bounds,
         options={"maxiter": ITERATIONS, "ftol": FLAT, "gtol": STILL},
     )  # fmt: skip
-    return Examined(found.x[k:], np.exp(-_sums(found.x[:k])))
+    return PositionBasedFit(found.x[k:], np.exp(-_sums(found.x[:k])))
 
 
 def _sums(steps: Floats) -> Floats:

@@ -16,7 +16,7 @@ from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.logs.fidelity import moments, two_sample
 from cascade_sim.logs.fidelity.gaps import not_captured
 from cascade_sim.logs.fidelity.sample import DAY, take
-from cascade_sim.logs.store.store import LoggedStore, is_market, open_store
+from cascade_sim.logs.store.store import LogStore, is_market, open_store
 from cascade_sim.storage.files import below, parse_json, read_file
 from cascade_sim.storage.folder import ANSWERS, METRICS
 from cascade_sim.version import SEMANTICS
@@ -36,7 +36,7 @@ WHATIF_MEASURES = (
 PARTS = ("all", "first", "second")
 
 
-def held_against(
+def compare_world(
     log: Path, world: Path, *, part: str = "all", seed: int = 1, out: Path | None = None
 ) -> dict[str, Any]:
     """What realism.json holds, of a market and a world in any form; `part`: which half of the log.
@@ -57,7 +57,7 @@ def held_against(
 
 
 @contextmanager
-def _world(world: Path, requests: int) -> Iterator[LoggedStore]:
+def _world(world: Path, requests: int) -> Iterator[LogStore]:
     """The store of a market, or what is drawn from a fitted world, for as long as it is looked at."""
     if is_market(world):
         yield open_store(world)

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cascade_sim.foundation.errors import UserError
-from cascade_sim.foundation.signals import heed
+from cascade_sim.foundation.signals import check_interrupt
 from cascade_sim.logs.importing.codes import Codes
 from cascade_sim.logs.importing.faults import EXAMPLES, Faults
 from cascade_sim.logs.importing.mapping import Mapping, TableSpec
@@ -45,7 +45,7 @@ from cascade_sim.logs.importing.values import Rows, local_midnight
 from cascade_sim.logs.store import format as logged_format
 from cascade_sim.logs.store.format import (
     FEATURE,
-    MOST_SLOTS,
+    MAX_SLOTS,
     RANKED,
     RETRIEVED,
     ROW_BITS,
@@ -54,7 +54,7 @@ from cascade_sim.logs.store.format import (
     About,
     Source,
 )
-from cascade_sim.logs.store.store import STORE, LoggedStore, StoreWriter, new_folder, open_store
+from cascade_sim.logs.store.store import STORE, LogStore, StoreWriter, new_folder, open_store
 from cascade_sim.storage.columns import FINITE
 from cascade_sim.storage.files import storage_errors
 
@@ -71,7 +71,7 @@ Progress = Callable[[str, int], None]
 class Imported:
     """What came of an import."""
 
-    store: LoggedStore
+    store: LogStore
     validation: dict[str, Any]
     told: list[str]
 
@@ -210,7 +210,7 @@ class _Import:
                 values[name] = self.codes[kind].encode(rows.texts(name, is_needed=False))
                 self._note_odd("requests", rows, self.codes[kind], name)
         if rows.has("slots"):
-            values["slots"] = rows.whole("slots", 1, MOST_SLOTS, "slot_outside_page")
+            values["slots"] = rows.whole("slots", 1, MAX_SLOTS, "slot_outside_page")
         if rows.has("reserve"):
             values["reserve"] = rows.money("reserve", "negative_bid", is_needed=False)
         for name in rows.columns:
@@ -359,13 +359,13 @@ class _Import:
             base = rows.columns["slot"].base
             if rows.has("shown"):
                 is_shown = rows.flags("shown", is_needed=True) == 1
-                slot = rows.whole("slot", -1, MOST_SLOTS, "slot_outside_page", is_needed=False) - base
-                rows.fault("slot_outside_page", is_shown & ((slot < 0) | (slot >= MOST_SLOTS)), "slot")
+                slot = rows.whole("slot", -1, MAX_SLOTS, "slot_outside_page", is_needed=False) - base
+                rows.fault("slot_outside_page", is_shown & ((slot < 0) | (slot >= MAX_SLOTS)), "slot")
             elif is_own or self.home == "outcomes":
-                slot = rows.whole("slot", base, MOST_SLOTS, "slot_outside_page") - base
+                slot = rows.whole("slot", base, MAX_SLOTS, "slot_outside_page") - base
                 is_shown = np.ones(len(rows), bool)
             else:
-                slot = rows.whole("slot", -1, MOST_SLOTS, "slot_outside_page", is_needed=False) - base
+                slot = rows.whole("slot", -1, MAX_SLOTS, "slot_outside_page", is_needed=False) - base
                 is_shown = slot >= 0
             values["slot"] = np.where(is_shown, slot, -1).astype(np.int16)
             for name in ("click", "conversion"):
@@ -427,7 +427,7 @@ class _Import:
         self.highest_reserve, self.largest_slot = 0.0, -1
         home, n = spills[self.home], len(self.place)
         for bucket, low, high in home.ranges(n):
-            heed()
+            check_interrupt()
             taken = home.take(bucket)
             further = {name: spill.take(bucket) for name, spill in spills.items() if name != self.home}
             if taken is None:
@@ -512,7 +512,7 @@ class _Import:
         outside = np.flatnonzero(is_shown & (slots >= 0) & (slot >= slots))
         self._fault(table, "slot_outside_page", columns, outside, "slot", slot)
         shown = np.flatnonzero(is_shown)
-        place = request[shown] * (MOST_SLOTS + 1) + slot[shown]
+        place = request[shown] * (MAX_SLOTS + 1) + slot[shown]
         order = np.argsort(place, kind="stable")
         twice = shown[order[1:][place[order[1:]] == place[order[:-1]]]] if len(shown) > 1 else shown[:0]
         self._fault(table, "two_ads_in_one_slot", columns, twice, "slot", slot)
@@ -800,7 +800,7 @@ class _Import:
         table = spec.name
         self.faults.rows.setdefault(table, 0)
         for batch in self.files.batches(table, spec.files, wanted, self.mapping.place(spec)):
-            heed()
+            check_interrupt()
             self.faults.rows[table] += len(batch)
             self.progress(table, len(batch))
             yield batch

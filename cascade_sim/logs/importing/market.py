@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from cascade_sim.logs.importing.formats import adapter
 from cascade_sim.logs.importing.importer import Imported, Progress, import_logs, validation_text
 from cascade_sim.logs.importing.mapping import Mapping, load_mapping, read_mapping
-from cascade_sim.logs.store.format import About, what_it_says
+from cascade_sim.logs.store.format import About, supported_queries
 from cascade_sim.logs.store.scenario import logged_scenario
 from cascade_sim.logs.store.store import MARKET_FILE, STORE, open_store
 from cascade_sim.storage import checksums
@@ -89,7 +89,7 @@ def summary(imported: Imported, out: str | Path) -> list[str]:
         f"{counts.shown:,} shown, {counts.clicks:,} clicks",
         f"{counts.ads:,} ads of {counts.advertisers:,} advertisers",
         f"from {about.starts} ({about.zone}), charged per {about.charging}",
-        *what_it_says(about),
+        *supported_queries(about),
     ]
     if left_out["requests"] or left_out["candidates"]:
         lines.append(f"left out: {left_out['requests']:,} requests, {left_out['candidates']:,} candidates")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cascade_sim.storage.files import storage_errors
 
 BUCKET_ROWS = 1 << 18  # about as many as are in memory at once
-MOST_BUCKETS = 256
+MAX_BUCKETS = 256
 
 
 class Spill:
@@ -22,7 +22,7 @@ class Spill:
 
     def __init__(self, folder: Path, n_requests: int, n_buckets: int) -> None:
         self.folder = folder
-        self.n_buckets = max(1, min(n_buckets, n_requests, MOST_BUCKETS))
+        self.n_buckets = max(1, min(n_buckets, n_requests, MAX_BUCKETS))
         self.per_bucket = max(1, -(-n_requests // self.n_buckets))
         self._files: dict[int, BinaryIO] = {}
         self.dtype: np.dtype[Any] | None = None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cascade_sim.logs.importing.faults import EXAMPLES, Faults
 from cascade_sim.logs.importing.mapping import ColumnSpec, Mapping
 from cascade_sim.logs.importing.sources import Batch
-from cascade_sim.logs.store.format import LARGEST_MONEY
+from cascade_sim.logs.store.format import MAX_MONEY
 
 TRUE, FALSE = ("1", "true", "yes", "t", "y"), ("0", "false", "no", "f", "n")
 STAGES = {"retrieved": 0, "pre_ranked": 0, "ranked": 1, "shown": 2, "0": 0, "1": 1, "2": 2}
@@ -193,14 +193,14 @@ class Rows:
     def money(self, name: str, kind: str, is_needed: bool = True) -> NDArray[np.float64]:
         """An amount in units of money; negative ones are faults of that kind."""
         factor = self.mapping.unit(self.columns[name])
-        most = LARGEST_MONEY / factor
+        most = MAX_MONEY / factor
         values = self.numbers(name, is_needed=is_needed, low=0.0, high=most, below=kind)
         return values if factor == 1.0 else _divided(values, factor)
 
     def micros(self, name: str, kind: str, is_needed: bool = True) -> NDArray[np.int64]:
         """An amount in whole micro-units, -1 where the cell is empty."""
         factor = self.mapping.unit(self.columns[name])
-        values = self.numbers(name, is_needed=is_needed, low=0.0, high=LARGEST_MONEY / factor, below=kind)
+        values = self.numbers(name, is_needed=is_needed, low=0.0, high=MAX_MONEY / factor, below=kind)
         times = round(factor * 1e6)
         with np.errstate(invalid="ignore"):
             return np.where(np.isfinite(values), np.rint(values * times), -1).astype(np.int64)

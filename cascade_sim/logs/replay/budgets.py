@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.foundation.compilation import kernel
-from cascade_sim.logs.store.store import LoggedStore
+from cascade_sim.logs.store.store import LogStore
 
 EVERY_DAY = -1
 ENDLESS = 2**62  # micro-units
@@ -18,7 +18,7 @@ ENDLESS = 2**62  # micro-units
 class LoggedBudgets:
     """Budgets by day of the log. Days begin at midnight in the log's zone, be they of 23 or 25 hours."""
 
-    def __init__(self, store: LoggedStore):
+    def __init__(self, store: LogStore):
         table = store.budgets
         assert table is not None
         self._advertiser, self._day, self._micros = (
@@ -68,7 +68,7 @@ class LoggedBudgets:
 class LoggedSpending:
     """Who had spent a budget by when, as the log's own prices and clicks have it."""
 
-    def __init__(self, store: LoggedStore):
+    def __init__(self, store: LogStore):
         self._owner, self._budgets = store.advertiser, LoggedBudgets(store)
         self._day = self._budgets.days(store.requests["time"])
         n_days = int(self._day.max(initial=0)) + 1

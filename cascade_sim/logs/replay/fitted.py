@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.replay.replay import LoggedWorld, Replay, _find, _padded, _taken
-from cascade_sim.logs.store.format import LONGEST, MOST_SLOTS
-from cascade_sim.logs.store.store import LoggedStore
+from cascade_sim.logs.store.format import LONGEST, MAX_SLOTS
+from cascade_sim.logs.store.store import LogStore
 from cascade_sim.storage import checksums
 from cascade_sim.storage.columns import Column, ColumnFile, as_declared
 from cascade_sim.storage.files import parse_json, read_file
-from cascade_sim.world.truth import Truth
+from cascade_sim.world.truth import GroundTruth
 
 FILE = "fitted.json"
 CTR, MOVED = "fitted.ctr", "fitted.moved"  # as columns of candidates
@@ -92,12 +92,12 @@ class AboutResponse:
     replicates: Replicates
     files: dict[str, str]
 
-    def fault(self, store: LoggedStore) -> str:
+    def fault(self, store: LogStore) -> str:
         """What cannot be; "" if all can."""
         if not 1 <= self.requests <= store.n_requests:
             return f"requests is {self.requests}, expected 1 to {store.n_requests}"
         for effects in (self.slot_effects, *self.replicates.slot_effects):
-            if not max(store.about.slots, 1) <= len(effects) <= MOST_SLOTS:
+            if not max(store.about.slots, 1) <= len(effects) <= MAX_SLOTS:
                 return f"{len(effects)} slot effects, expected one for each of {store.about.slots} slots"
             if any(not 0 <= effect <= LARGEST for effect in effects):
                 return f"a slot effect outside 0 to {LARGEST:g}: {effects}"
@@ -123,7 +123,7 @@ class FittedResponse:
     Columns by candidate are read by ranges, the others kept.
     """
 
-    def __init__(self, folder: Path, store: LoggedStore):
+    def __init__(self, folder: Path, store: LogStore):
         self.folder = folder
         path = folder / FILE
         try:
@@ -143,7 +143,7 @@ class FittedResponse:
         self._whole: dict[str, NDArray[Any]] = {}
         self._files = self._opened(declared, store)
 
-    def _opened(self, declared: AboutResponse, store: LoggedStore) -> dict[str, ColumnFile]:
+    def _opened(self, declared: AboutResponse, store: LogStore) -> dict[str, ColumnFile]:
         sizes = {
             "ads": store.n_ads,
             "users and none": store.n_users + 1,
@@ -270,7 +270,7 @@ class Resampling:
 class ResampledReplay(Replay):
     """Columns of a store, and the fitted CTR, by (request of the world, ad)."""
 
-    def __init__(self, store: LoggedStore, response: FittedResponse, block: str, seed: int):
+    def __init__(self, store: LogStore, response: FittedResponse, block: str, seed: int):
         super().__init__(store, 0, 1)
         self.response, self._how = response, (block, seed)
 
@@ -350,7 +350,7 @@ class ResampledReplay(Replay):
 KEPT = 24
 
 
-class FittedTruth(Truth):
+class FittedTruth(GroundTruth):
     """The fitted response where a drawn world has its hidden truth."""
 
     def __init__(self, replay: ResampledReplay):
@@ -398,7 +398,7 @@ class FittedWorld(LoggedWorld):
         )
 
 
-def open_response(folder: Path, store: LoggedStore, market_seal: str) -> FittedResponse:
+def open_response(folder: Path, store: LogStore, market_seal: str) -> FittedResponse:
     """The response in a folder; UserError if it was fitted to another market."""
     response = FittedResponse(folder, store)
     if response.about["market"] != market_seal:

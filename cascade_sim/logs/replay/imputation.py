@@ -30,19 +30,19 @@ from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.replay.imputation_kernels import add_gradient, add_influence, add_step, ctrs, in_slots
 from cascade_sim.logs.store.format import SCORE
-from cascade_sim.logs.store.store import LoggedStore
+from cascade_sim.logs.store.store import LogStore
 
 Floats = NDArray[np.float64]
 
 FOLDS = 5
 RIDGE = 0.1  # inverse variance of the prior of every effect but the level
-FEWEST_CLICKS = 20  # with fewer there is no model
+MIN_CLICKS = 20  # with fewer there is no model
 CLICKS_TO_BEND = 2_000  # of all impressions, for bends in the pCTR's effect
 CLICKS_OF_GROUP = 50  # of a segment or placement, for an effect of its own
-MOST_GROUPS = 200
-MOST_IMPRESSIONS = 3_000_000  # learned from; of a longer log an even part of the requests
+MAX_GROUPS = 200
+MAX_IMPRESSIONS = 3_000_000  # learned from; of a longer log an even part of the requests
 AT_ONCE = 65_536
-LEAST_PCTR, MOST_PCTR = 1e-7, 1.0 - 1e-4
+MIN_PCTR, MAX_PCTR = 1e-7, 1.0 - 1e-4
 STEPS, ENOUGH = 25, 1e-8
 NEAR = 1e-4  # from near by: the next step would be its square
 SHOWN_GROUPS = 12  # of each kind in the table of calibration
@@ -200,7 +200,7 @@ class ClickModel:
             add_influence(*rows, *seen, self.fold[row], unit[row], whole, effects, felt, total)
         return total - total.mean(axis=0)
 
-    def calibration(self, store: LoggedStore) -> dict[str, Any]:
+    def calibration(self, store: LogStore) -> dict[str, Any]:
         """Observed against predicted clicks by slot, segment, placement and tenth of the pCTR."""
         expected, variance = self._predicted()
         part = self.impressions
@@ -227,11 +227,11 @@ class ClickModel:
         return p, p * (1 - p)
 
 
-def fit_click_model(store: LoggedStore, seed: int) -> ClickModel | None:
+def fit_click_model(store: LogStore, seed: int) -> ClickModel | None:
     """The click model of a log; None where it has too few clicks for any."""
     part = _impressions(store, seed)
     clicks = int(part["click"].sum())
-    if clicks < FEWEST_CLICKS:
+    if clicks < MIN_CLICKS:
         return None
     terms = _terms(store, part, clicks)
     shared = _shared_logits(store) if terms.has_pctr else None
@@ -249,19 +249,19 @@ def fit_click_model(store: LoggedStore, seed: int) -> ClickModel | None:
     return ClickModel(terms, whole, apart, inverse, fold, folds_by, shared, part, clicks)
 
 
-def users_come_again(store: LoggedStore) -> bool:
+def has_returning_users(store: LogStore) -> bool:
     """Whether some requests are of users who came before: their luck is not independent."""
     user = store.requests["user"]
     known = user[user >= 0]
     return len(known) > 0 and len(np.unique(known)) < 0.98 * len(known)
 
 
-def _folds(store: LoggedStore, seed: int) -> tuple[NDArray[np.int8], str]:
+def _folds(store: LogStore, seed: int) -> tuple[NDArray[np.int8], str]:
     """The fold of each request, drawn by user where users come again.  [R]"""
     request = np.arange(store.n_requests, dtype=np.int64)
     luck = draws.uniform(seed, "click model fold of a request", request)
     by = "request"
-    if users_come_again(store):
+    if has_returning_users(store):
         by, user = "user", store.requests["user"].astype(np.int64)
         luck = np.where(
             user >= 0, draws.uniform(seed, "click model fold of a user", np.maximum(user, 0)), luck
@@ -269,12 +269,12 @@ def _folds(store: LoggedStore, seed: int) -> tuple[NDArray[np.int8], str]:
     return np.minimum((luck * FOLDS).astype(np.int8), FOLDS - 1), by
 
 
-def _impressions(store: LoggedStore, seed: int) -> dict[str, NDArray[Any]]:
+def _impressions(store: LogStore, seed: int) -> dict[str, NDArray[Any]]:
     """Flat columns of the shown ads whose clicks are known."""
     about = store.about
     names = [name for name in ("pctr", "bid") if about.has(name)]
     names += [f"{SCORE}{name}" for name in about.scores]
-    share = min(1.0, MOST_IMPRESSIONS / max(about.counts.shown, 1))
+    share = min(1.0, MAX_IMPRESSIONS / max(about.counts.shown, 1))
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("row", "slot", "click", *names)}
     for start, stop, columns in store.blocks(("slot", "click", *names)):
         kept = np.flatnonzero((columns["slot"] >= 0) & (columns["click"] >= 0))
@@ -296,7 +296,7 @@ def _impressions(store: LoggedStore, seed: int) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _shared_logits(store: LoggedStore) -> NDArray[np.float32]:
+def _shared_logits(store: LogStore) -> NDArray[np.float32]:
     """The mean logit pCTR of each request's candidates.  [R]"""
     means = np.zeros(store.n_requests, np.float32)
     for start, stop, columns in store.blocks(("pctr",)):
@@ -306,7 +306,7 @@ def _shared_logits(store: LoggedStore) -> NDArray[np.float32]:
     return means
 
 
-def _terms(store: LoggedStore, part: Mapping[str, NDArray[Any]], clicks: int) -> Terms:
+def _terms(store: LogStore, part: Mapping[str, NDArray[Any]], clicks: int) -> Terms:
     has_pctr = "pctr" in part and bool(np.isfinite(part["pctr"]).all()) and bool(np.ptp(part["pctr"]) > 0)
     logit = _logit(part["pctr"]) if has_pctr else np.zeros(1)
     centre = float(logit.mean())
@@ -343,7 +343,7 @@ def _groups(codes: NDArray[Any], click: NDArray[Any]) -> tuple[int, ...]:
     clicks = np.bincount(codes[known], click[known])
     enough = [int(code) for code in np.argsort(-clicks, kind="stable") if clicks[code] >= CLICKS_OF_GROUP]
     rest = len(enough) == np.count_nonzero(np.bincount(codes[known])) and bool(known.all())
-    return tuple(sorted(enough[1 if rest else 0 : MOST_GROUPS]))
+    return tuple(sorted(enough[1 if rest else 0 : MAX_GROUPS]))
 
 
 def _fit_whole(terms: Terms, part: Mapping[str, NDArray[Any]], clicks: int) -> Floats:
@@ -444,6 +444,6 @@ def _off(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _logit(p: NDArray[Any]) -> Floats:
-    p = np.minimum(np.fmax(np.asarray(p, np.float64), LEAST_PCTR), MOST_PCTR)  # fmax: of no number, the least
+    p = np.minimum(np.fmax(np.asarray(p, np.float64), MIN_PCTR), MAX_PCTR)  # fmax: of no number, the least
     logit: Floats = np.log(p) - np.log1p(-p)
     return logit

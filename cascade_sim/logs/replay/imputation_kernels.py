@@ -10,7 +10,7 @@ import numpy as np
 
 from cascade_sim.foundation.compilation import kernel
 
-LEAST_CLICKED, MOST_CLICKED = 1e-12, 0.999
+MIN_CLICKED, MAX_CLICKED = 1e-12, 0.999
 
 
 @kernel
@@ -28,7 +28,7 @@ def _ctr(numbers, groups, i, beta, slots):
 @kernel
 def _click(ctr, effects, slot):
     p = ctr * effects[slot] if 0 < slot < len(effects) else ctr
-    return min(max(p, LEAST_CLICKED), MOST_CLICKED)
+    return min(max(p, MIN_CLICKED), MAX_CLICKED)
 
 
 @kernel

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from cascade_sim.foundation.compilation import kernel
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.store.scenario import ranked_counts
-from cascade_sim.logs.store.store import LoggedStore
+from cascade_sim.logs.store.store import LogStore
 from cascade_sim.world.world import World
 
 KEPT = 1 << 25  # bytes of columns that are kept, for arms that ask again
-FEWEST_KEPT = 16  # columns: those of a range that all arms ask for, however large
+MIN_KEPT = 16  # columns: those of a range that all arms ask for, however large
 
 
 class Replay:
     """Columns of a store by (request, ad).  `first_request` is the id of the log's request 0."""
 
-    def __init__(self, store: LoggedStore, first_request: int, block: int):
+    def __init__(self, store: LogStore, first_request: int, block: int):
         self.store, self.first_request, self._block = store, first_request, block
         self._kept: OrderedDict[tuple[str, int], NDArray[Any]] = OrderedDict()
         self._lock = Lock()
@@ -104,7 +104,7 @@ class Replay:
         with self._lock:
             self._kept[key] = values
             size = sum(kept.nbytes for kept in self._kept.values())
-            while size > KEPT and len(self._kept) > FEWEST_KEPT:
+            while size > KEPT and len(self._kept) > MIN_KEPT:
                 size -= self._kept.popitem(last=False)[1].nbytes
         return values
 
@@ -170,7 +170,7 @@ class LoggedWorld(World):
         raise UserError("a replayed log has no features to learn from; fit a world to the log (fit-world)")
 
 
-def usual_bids(store: LoggedStore) -> NDArray[np.float64]:
+def usual_bids(store: LogStore) -> NDArray[np.float64]:
     """The bid of each ad: the one that it always has or, where it changes, the mean; 0 without any.  [A]
 
     Of the advertiser's own bids where the log has them, else of the auction's.

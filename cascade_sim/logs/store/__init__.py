@@ -1,6 +1,6 @@
 """Logged auctions of somebody's own market: what a log is made of, and the sealed store that holds one."""
 
 from cascade_sim.logs.store.format import About, Level
-from cascade_sim.logs.store.store import LoggedStore, StoreWriter, open_store, write_store
+from cascade_sim.logs.store.store import LogStore, StoreWriter, open_store, write_store
 
-__all__ = ["About", "Level", "LoggedStore", "StoreWriter", "open_store", "write_store"]
+__all__ = ["About", "Level", "LogStore", "StoreWriter", "open_store", "write_store"]

@@ -24,7 +24,7 @@ MICROS = 1_000_000  # of a unit of money
 CHARGING = ("click", "impression")  # what an advertiser pays for
 PRE_SCORES = ("prediction", "score")
 RULE_NUMBERS = ("squashing", "pcvr", "reserve_cpc", "score_floor", "rounding", "soft_floor")
-MOST_ROWS = 1 << 40
+MAX_ROWS = 1 << 40
 ALWAYS = ("name", "starts", "zone", "charging", "counts", "level", "is_randomised", "columns", "slots")
 FLOATS = ("<f8", "<f4")
 TABLES = ("requests", "candidates", "ads", "budgets")
@@ -42,9 +42,9 @@ RETRIEVED, RANKED, SHOWN = 0, 1, 2  # stages that a candidate can have reached
 SCORE, FEATURE = "score.", "feature."  # how columns of further models and of features begin
 
 
-MOST_SLOTS = 10_000
-LARGEST_MONEY = 1e12  # units: as micro-units, and summed, such are still whole numbers
-LARGEST_MICROS = LARGEST_MONEY * MICROS
+MAX_SLOTS = 10_000
+MAX_MONEY = 1e12  # units: as micro-units, and summed, such are still whole numbers
+MAX_MICROS = MAX_MONEY * MICROS
 LONGEST = 110 * 366 * 86_400.0  # seconds from the first day to the last: 1990 to 2100
 LAST_DAY = 200_000
 ROW_BITS = 40  # of a row's number in `source`
@@ -59,12 +59,12 @@ REQUESTS: dict[str, Column] = {
     "user": Column(("<i4",), _UNKNOWN, -1, "users"),
     "segment": Column(("<i4",), _UNKNOWN, -1, "segments"),
     "placement": Column(("<i4",), _UNKNOWN, -1, "placements"),
-    "slots": Column(("<i2",), "places on the page", 1, MOST_SLOTS),
+    "slots": Column(("<i2",), "places on the page", 1, MAX_SLOTS),
     "reserve": Column(
         ("<f8",),
         "reserve per click or impression in units of money, 0 none, NaN not logged",
         0,
-        LARGEST_MONEY,
+        MAX_MONEY,
         may_be_nan=True,
     ),
     "first": Column(
@@ -77,7 +77,7 @@ REQUESTS: dict[str, Column] = {
     ),
 }
 
-_MONEY: dict[str, Any] = {"low": 0, "high": LARGEST_MONEY, "may_be_nan": True}
+_MONEY: dict[str, Any] = {"low": 0, "high": MAX_MONEY, "may_be_nan": True}
 _CHANCE: dict[str, Any] = {"low": 0, "high": 1}
 _FLAG: dict[str, Any] = {"low": -1, "high": 1}
 
@@ -97,7 +97,7 @@ CANDIDATES: dict[str, Column] = {
     ),
     "slot": Column(("<i2",), "0-based, -1 not shown", -1, "slots", padding=-1),
     "price_micros": Column(
-        ("<i8",), "logged price per click or impression, -1 not shown or unknown", -1, LARGEST_MICROS
+        ("<i8",), "logged price per click or impression, -1 not shown or unknown", -1, MAX_MICROS
     ),
     "click": Column(("<i1",), "1 or 0, -1 unknown or not shown", **_FLAG),
     "conversion": Column(("<i1",), "1 or 0, -1 unknown or not shown", **_FLAG),
@@ -128,7 +128,7 @@ ADS: dict[str, Column] = {
 BUDGETS: dict[str, Column] = {
     "advertiser": Column(("<i4",), "code into names", 0, "advertisers", axes=("budgets",)),
     "day": Column(("<i4",), "days since About.starts, -1 every day", -1, LAST_DAY, axes=("budgets",)),
-    "budget_micros": Column(("<i8",), "what could be spent that day", 0, LARGEST_MICROS, axes=("budgets",)),
+    "budget_micros": Column(("<i8",), "what could be spent that day", 0, MAX_MICROS, axes=("budgets",)),
 }
 
 COLUMNS: dict[str, dict[str, Column]] = {
@@ -293,7 +293,7 @@ def _check_about(about: About, file: object) -> None:
         "slots": about.slots,
         "largest": about.largest_request,
     }.items():
-        if not 0 <= size <= MOST_ROWS:
+        if not 0 <= size <= MAX_ROWS:
             raise UserError(f"{file}: there cannot be {size} {name}")
     try:
         starts = datetime.datetime.fromisoformat(about.starts)
@@ -305,7 +305,7 @@ def _check_about(about: About, file: object) -> None:
     numbers = [about.bids_logged_above]
     if about.rule is not None:
         numbers += [getattr(about.rule, name) for name in RULE_NUMBERS] + [*(about.rule.slot_effects or ())]
-    if any(number is not None and not 0 <= number <= LARGEST_MONEY for number in numbers):
+    if any(number is not None and not 0 <= number <= MAX_MONEY for number in numbers):
         raise UserError(f"{file}: a number of the rule is below 0, or too large: {about.rule}")
 
 
@@ -344,7 +344,7 @@ def sizes_of(about: About, budgets: int = 0) -> Sizes:
     }
 
 
-def what_it_says(about: About) -> tuple[str, ...]:
+def supported_queries(about: About) -> tuple[str, ...]:
     """The evidence level in sentences: what it allows, what not, and what would have to be logged."""
     level = LEVELS[about.level]
     lines = [f"evidence level {level.name}: {level.holds}", f"can answer: {level.allows}"]

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 from cascade_sim.logs.store.format import RANKED, About
 
 if TYPE_CHECKING:
-    from cascade_sim.logs.store.store import LoggedStore
+    from cascade_sim.logs.store.store import LogStore
 
 # The declared rule's names, and what the auction calls them.
 FUSION = "declared"  # the name of a score that has a pCVR in it
 PRICINGS = {"second": "gsp", "second_price": "gsp", "first_price": "first"}
 
 AT_ONCE = 1 << 18  # candidates of the requests that are served together
-MOST_AT_ONCE = 4_096  # requests
+MAX_AT_ONCE = 4_096  # requests
 
 
-def logged_scenario(about: About, store: LoggedStore | None = None) -> dict[str, Any]:
+def logged_scenario(about: About, store: LogStore | None = None) -> dict[str, Any]:
     """The data of a scenario whose arm `logged` serves the log's requests as they were.
 
     Beside it an arm per further model, with that in the ranking seat.
@@ -52,7 +52,7 @@ def logged_scenario(about: About, store: LoggedStore | None = None) -> dict[str,
 
 def _block(largest: int) -> int:
     """Requests served together: a power of two, with no more than AT_ONCE candidates where it can be."""
-    return 2 ** int(min(max(AT_ONCE // largest, 1), MOST_AT_ONCE).bit_length() - 1)
+    return 2 ** int(min(max(AT_ONCE // largest, 1), MAX_AT_ONCE).bit_length() - 1)
 
 
 def _name(name: str) -> str:
@@ -70,7 +70,7 @@ def _further(about: About) -> dict[str, Any]:
     return {f"score-{name}"[:100]: {"ranking": {"model": f"logged-{name}"}} for name in about.scores}
 
 
-def _pre_ranking(about: About, store: LoggedStore | None, largest: int) -> dict[str, Any]:
+def _pre_ranking(about: About, store: LogStore | None, largest: int) -> dict[str, Any]:
     everyone = {"model": "constant", "bid": "none", "size": largest}
     if about.level != "pre_ranking" or not about.has("pre_score"):
         return everyone
@@ -79,7 +79,7 @@ def _pre_ranking(about: About, store: LoggedStore | None, largest: int) -> dict[
     return {"model": "logged_pre", "bid": bid, "size": size}
 
 
-def ranked_counts(store: LoggedStore) -> Any:
+def ranked_counts(store: LogStore) -> Any:
     """How many candidates of each request were ranked.  [R] int64"""
     import numpy as np
 
@@ -91,7 +91,7 @@ def ranked_counts(store: LoggedStore) -> Any:
     return counts
 
 
-def _auction(about: About, store: LoggedStore | None) -> dict[str, Any]:
+def _auction(about: About, store: LogStore | None) -> dict[str, Any]:
     rule = about.rule
     declared: dict[str, Any] = {}
     if rule is not None:
@@ -108,7 +108,7 @@ def _auction(about: About, store: LoggedStore | None) -> dict[str, Any]:
     return {**auction, **_reserve(about, store, auction.get("reserve_cpc"))}
 
 
-def _reserve(about: About, store: LoggedStore | None, declared: float | None) -> dict[str, Any]:
+def _reserve(about: About, store: LogStore | None, declared: float | None) -> dict[str, Any]:
     """One reserve for all requests, or that each has its own."""
     import numpy as np
 

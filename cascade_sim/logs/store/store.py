@@ -54,7 +54,7 @@ from cascade_sim.storage.columns import ColumnFile
 from cascade_sim.storage.files import flock, flush, opened, parse_json, read_file, storage_errors
 
 STORE = "store"  # in the folder of a market
-LARGEST_NAMES = 1 << 34  # bytes of the names of one kind
+MAX_NAMES = 1 << 34  # bytes of the names of one kind
 MARKET_FILE = "market.json"
 AGAIN = "import the log again"
 NEAR = 4_096  # candidates between two wanted requests that are read along rather than skipped
@@ -62,7 +62,7 @@ NEAR = 4_096  # candidates between two wanted requests that are read along rathe
 Columns = dict[str, NDArray[Any]]
 
 
-class LoggedStore:
+class LogStore:
     """A log on the disk. Whole columns of requests, ranges of candidates. Use `open_store`."""
 
     def __init__(
@@ -225,7 +225,7 @@ class LoggedStore:
         file = f"names/{kind}.parquet"
         path = self.path / file
         try:
-            data = read_file(path, most=LARGEST_NAMES)
+            data = read_file(path, most=MAX_NAMES)
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}") from error
         if hashlib.sha256(data).hexdigest() != self._files[file]["sha256"]:
@@ -246,13 +246,13 @@ class LoggedStore:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """To another process goes where it is and what was checked, not what was read of it."""
-        return LoggedStore, (self.path, self.about, self._files, self._stored)
+        return LogStore, (self.path, self.about, self._files, self._stored)
 
 
 class _RequestColumns(Mapping[str, NDArray[Any]]):
     """Columns of requests, each read when it is first asked for."""
 
-    def __init__(self, store: LoggedStore) -> None:
+    def __init__(self, store: LogStore) -> None:
         self._store = store
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -303,7 +303,7 @@ def is_market(path: str | Path) -> bool:
     return (Path(path) / STORE / MARKET_FILE).is_file()
 
 
-def open_store(path: str | Path) -> LoggedStore:
+def open_store(path: str | Path) -> LogStore:
     """The store in the folder of a market (or the store's own folder), with every column checked.
 
     UserError if there is none, or it is damaged, of a newer format, or holds what no log can.
@@ -311,7 +311,7 @@ def open_store(path: str | Path) -> LoggedStore:
     store, about, files = read_market(path)
     columns = _column_files(store, about, files)
     check_columns(columns, files, about)
-    return LoggedStore(store, about, files, columns)
+    return LogStore(store, about, files, columns)
 
 
 def read_market(path: str | Path) -> tuple[Path, About, Mapping[str, Mapping[str, Any]]]:
@@ -521,7 +521,7 @@ def write_store(
     *,
     advertiser: ArrayLike | None = None,
     budgets: Mapping[str, ArrayLike] | None = None,
-) -> LoggedStore:
+) -> LogStore:
     """A store from arrays in memory, in the folder of a market (`folder`/store): for small logs and tests.
 
     Columns that are not given and that the format needs get what "unknown" is. `names` may lack kinds: codes

@@ -25,7 +25,7 @@ Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 
 @contextmanager
-def same_settings() -> Iterator[None]:
+def preserve_global_state() -> Iterator[None]:
     """Inside, anything may be set, and the standard streams are lent."""
     before = [(tell, put_back, tell()) for tell, put_back in _settings()]
     streams = sys.stdout, sys.stderr

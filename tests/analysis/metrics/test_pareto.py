@@ -3,14 +3,14 @@ import pytest
 from answers.alpha_sweep import with_sweep, without_sweep
 from answers.report import make_metrics
 from cascade_sim.analysis.metrics.pareto import (
-    Games,
+    PairwiseWins,
     best_of,
     families,
     games_of,
     gap,
     on_frontier,
+    significantly_dominates,
     surely_beaten,
-    surely_beats,
     sweep_points,
 )
 from cascade_sim.analysis.statistics.estimates import Estimate
@@ -53,11 +53,11 @@ def test_a_gap_is_the_same_from_both_sides(metrics):
 
 def test_a_win_beyond_noise_needs_both_differences_on_the_better_side(metrics):
     found = by_arm(metrics)
-    assert surely_beats(metrics, found["rcr-a"], found["point"]) is False  # LogLoss: −0.01 ± 0.015
-    assert surely_beats(metrics, found["rcr-b"], found["mo-b"]) is False  # GAUC: +0.01 ± 0.015
+    assert significantly_dominates(metrics, found["rcr-a"], found["point"]) is False  # LogLoss: −0.01 ± 0.015
+    assert significantly_dominates(metrics, found["rcr-b"], found["mo-b"]) is False  # GAUC: +0.01 ± 0.015
     metrics["objectives"]["sweep"]["gaps"]["rcr-b"]["mo-b"]["gauc"]["low"] = 0.001
-    assert surely_beats(metrics, found["rcr-b"], found["mo-b"])
-    assert not surely_beats(metrics, found["mo-b"], found["rcr-b"])
+    assert significantly_dominates(metrics, found["rcr-b"], found["mo-b"])
+    assert not significantly_dominates(metrics, found["mo-b"], found["rcr-b"])
     assert arms(surely_beaten(metrics, list(found.values()))) == ["mo-b"]
 
 
@@ -75,9 +75,9 @@ def test_the_best_point_has_the_least_loss_of_those_that_order_as_well_as_any(me
 
 def test_games_are_those_of_the_world_and_the_noise_is_that_of_the_pairs(metrics):
     found = games_of(metrics)["rcr"]["multi_objective"]
-    assert found == Games(games=4, won=2, lost=0, pairs=4, sure_won=0, sure_lost=0)
+    assert found == PairwiseWins(games=4, won=2, lost=0, pairs=4, sure_won=0, sure_lost=0)
     assert found.tied == 4 - 2 - 0
-    assert sum(games_of(metrics)["rcr"].values(), Games()).games == 2 + 2 + 4
+    assert sum(games_of(metrics)["rcr"].values(), PairwiseWins()).games == 2 + 2 + 4
 
 
 def test_games_of_several_worlds_add_up(metrics):

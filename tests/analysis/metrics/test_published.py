@@ -2,7 +2,7 @@
 
 import pytest
 
-from cascade_sim.analysis.metrics.published import PUBLISHED, unlike_published
+from cascade_sim.analysis.metrics.published import PUBLISHED, out_of_published_range
 
 
 def run(ctr=0.05, spread=0.5, cpc=1.0):
@@ -11,7 +11,7 @@ def run(ctr=0.05, spread=0.5, cpc=1.0):
 
 
 def test_a_believable_run_gets_no_note():
-    assert unlike_published(run()) == []
+    assert out_of_published_range(run()) == []
 
 
 @pytest.mark.parametrize(
@@ -24,9 +24,9 @@ def test_a_believable_run_gets_no_note():
     ],
 )
 def test_a_figure_outside_its_range_is_named_with_its_source(figures, words):
-    (told,) = unlike_published(run(**figures))
+    (told,) = out_of_published_range(run(**figures))
     assert words in told and any(known.source in told for known in PUBLISHED)
 
 
 def test_what_a_run_does_not_have_is_not_missed():
-    assert unlike_published({"baseline": "today", "arms": {"today": {}}}) == []
+    assert out_of_published_range({"baseline": "today", "arms": {"today": {}}}) == []

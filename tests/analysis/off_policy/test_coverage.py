@@ -5,7 +5,7 @@ import pytest
 
 from answers.coverage import normal_answers
 from cascade_sim.analysis.off_policy.coverage import (
-    LEAST_ANSWERS,
+    MIN_ANSWERS,
     coverage_of,
     expected_band,
     false_alarms,
@@ -54,7 +54,7 @@ def test_who_always_refuses_has_no_coverage():
 
 
 def test_too_few_answers_are_not_judged():
-    value, low, high = normal_answers(LEAST_ANSWERS - 1)
+    value, low, high = normal_answers(MIN_ANSWERS - 1)
     assert coverage_of(value, low, high, 99.0).verdict is None
 
 

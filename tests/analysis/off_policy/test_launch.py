@@ -8,7 +8,7 @@ import pytest
 from cascade_sim.analysis.off_policy import lift
 from cascade_sim.analysis.off_policy.coverage import expected_band
 from cascade_sim.analysis.off_policy.gradient import knob_weights
-from cascade_sim.analysis.off_policy.launch import LADDER, JitteredKnob, launches
+from cascade_sim.analysis.off_policy.launch import LADDER, JitteredParameter, launches
 
 SIGMA = 0.3
 
@@ -19,7 +19,7 @@ def response(z):
 
 
 def knobs(*at):
-    return [JitteredKnob(f"knob {i}", f"noise {i}", SIGMA, where) for i, where in enumerate(at)]
+    return [JitteredParameter(f"knob {i}", f"noise {i}", SIGMA, where) for i, where in enumerate(at)]
 
 
 def jittered(seed, n, at=-0.5, model=1.2):

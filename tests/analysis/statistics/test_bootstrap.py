@@ -21,7 +21,7 @@ from cascade_sim.analysis.statistics.bootstrap import (
     seed_spread,
     sum_groups,
     variance_ratio,
-    worth_of_pairing,
+    variance_reduction,
 )
 
 RATIOS = {"ctr": ("clicks", "views"), "rcs": ("rcs", None)}
@@ -463,37 +463,37 @@ def test_the_worth_is_that_of_serving_the_second_arm_on_every_other_stretch():
 def test_arms_that_share_nothing_gain_nothing_and_those_that_share_most_gain_much():
     draw = np.random.default_rng(2)
     common, own, other = draw.normal(size=(3, 128 * 400))
-    alone = worth_of_pairing(own, other, 200, 1)
+    alone = variance_reduction(own, other, 200, 1)
     assert 0.7 < alone["low"] < alone["value"] < alone["high"] < 1.4
     # Var(a) = Var(b) = 1 + 0.01 and Var(b - a) = 0.01: (1.01 + 1.00) / 0.01 = 201
-    near = worth_of_pairing(common, common + 0.1 * own, 200, 1)
+    near = variance_reduction(common, common + 0.1 * own, 200, 1)
     assert near["low"] < 201 < near["high"] and near["value"] == pytest.approx(201, rel=0.35)
 
 
 def test_a_stretch_counts_by_its_mean_however_long_it_is():
     a, b = np.arange(20.0), np.arange(20.0) ** 1.1
-    found = worth_of_pairing(np.repeat(a, 3), np.repeat(b, 3), 50, 1, stretches=20)
+    found = variance_reduction(np.repeat(a, 3), np.repeat(b, 3), 50, 1, stretches=20)
     assert found["value"] == pytest.approx(by_shifting(a, b), rel=1e-12)
 
 
 def test_arms_that_never_differ_or_too_few_requests_have_no_worth():
     nothing = {"value": None, "low": None, "high": None}
     x = np.arange(300.0)
-    assert worth_of_pairing(x, x, 20, 1) == nothing
-    assert worth_of_pairing(x[:7], x[:7] + 1, 20, 1) == nothing
+    assert variance_reduction(x, x, 20, 1) == nothing
+    assert variance_reduction(x[:7], x[:7] + 1, 20, 1) == nothing
 
 
 def test_a_constant_difference_leaves_no_variance():
     """d_g is the same on every stretch: the ratio has no end, which is no number."""
     x = np.random.default_rng(3).integers(0, 9, STRETCHES) * 1.0
-    assert worth_of_pairing(x, x + 2.0, 20, 1)["value"] is None
+    assert variance_reduction(x, x + 2.0, 20, 1)["value"] is None
 
 
 def test_the_same_numbers_give_the_same_interval():
     draw = np.random.default_rng(4)
     a, b = draw.normal(size=(2, 500))
-    assert worth_of_pairing(a, b, 50, 9) == worth_of_pairing(a, b, 50, 9)
-    assert worth_of_pairing(a, b, 50, 9)["low"] != worth_of_pairing(a, b, 50, 8)["low"]
+    assert variance_reduction(a, b, 50, 9) == variance_reduction(a, b, 50, 9)
+    assert variance_reduction(a, b, 50, 9)["low"] != variance_reduction(a, b, 50, 8)["low"]
 
 
 def absolute_gaps(sums):

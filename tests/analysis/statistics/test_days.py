@@ -5,7 +5,7 @@ import pytest
 from scipy.special import stdtrit
 
 from answers.market import make_market
-from cascade_sim.analysis.statistics.days import FEWEST_DAYS, RATIOS, market_contrasts, market_lifts
+from cascade_sim.analysis.statistics.days import MIN_DAYS, RATIOS, market_contrasts, market_lifts
 
 
 def arms_of(days, seed=0, same=False):
@@ -52,7 +52,7 @@ def test_the_interval_covers_the_true_lift_about_as_often_as_it_says():
     assert 0.90 <= inside / 400 <= 0.99
 
 
-@pytest.mark.parametrize("days", [1, FEWEST_DAYS - 1])
+@pytest.mark.parametrize("days", [1, MIN_DAYS - 1])
 def test_few_days_give_no_interval(days):
     lift = market_lifts(arms_of(days), "base")["other"]["revenue_per_request"]
     assert lift["value"] is not None and lift["low"] is None and lift["high"] is None

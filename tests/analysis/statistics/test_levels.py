@@ -7,7 +7,7 @@ from cascade_sim.analysis.statistics.levels import (
     autoregression,
     dickey_fuller_p,
     gls_line,
-    level_test,
+    stationarity_test,
 )
 from drills.drift_power import DRIFTS, KINDS, LEVELS, noise, rates
 
@@ -58,54 +58,54 @@ def test_p_values_of_a_unit_root_fall_with_the_statistic_and_meet_the_published_
 
 
 def test_a_steady_rise_drifts_and_its_slope_is_told_with_an_interval():
-    found = level_test(noise(seeded(1), 160, 0.5) + 0.02 * np.arange(160))
+    found = stationarity_test(noise(seeded(1), 160, 0.5) + 0.02 * np.arange(160))
     assert found.drifts and not found.holds and found.slope_p < 0.01
     assert found.low < 0.02 < found.high and found.low > 0
-    down = level_test(noise(seeded(1), 160, 0.5) - 0.02 * np.arange(160))
+    down = stationarity_test(noise(seeded(1), 160, 0.5) - 0.02 * np.arange(160))
     assert down.drifts and down.high < 0
 
 
 def test_noise_that_lasts_is_no_drift_and_comes_back():
-    found = level_test(3.0 + noise(seeded(2), 160, 0.8))
+    found = stationarity_test(3.0 + noise(seeded(2), 160, 0.8))
     assert not found.drifts and found.holds
     assert found.low < 0 < found.high and found.unit_root_p < 0.05
     assert found.persistence == pytest.approx(0.8, abs=0.15)
 
 
 def test_a_random_walk_is_seen_by_its_persistence():
-    found = level_test(noise(seeded(4), 200, 1.0))
+    found = stationarity_test(noise(seeded(4), 200, 1.0))
     assert found.drifts and found.persistence_p < 0.025 and found.unit_root_p > 0.05
     assert found.persistence > RETURNING
 
 
 def test_the_verdict_does_not_depend_on_unit_level_or_direction():
     curve = noise(seeded(5), 100, 0.9)
-    found, moved, turned = (level_test(y) for y in (curve, 1000 * curve - 7, -curve))
+    found, moved, turned = (stationarity_test(y) for y in (curve, 1000 * curve - 7, -curve))
     assert found.drift_p == moved.drift_p == turned.drift_p
     assert moved.slope == pytest.approx(1000 * found.slope) and turned.slope == pytest.approx(-found.slope)
 
 
 def test_curves_without_noise_are_judged_by_what_they_are():
-    level, line = level_test(np.full(80, -3.1)), level_test(0.5 * np.arange(80))
+    level, line = stationarity_test(np.full(80, -3.1)), stationarity_test(0.5 * np.arange(80))
     assert level.holds and (level.slope, level.slope_p) == (0.0, 1.0)
     assert line.drifts and line.slope == line.low == line.high == pytest.approx(0.5)
 
 
 def test_a_curve_that_has_broken_off_drifts_and_nothing_more_is_known():
-    found = level_test([*np.zeros(90), np.nan])
+    found = stationarity_test([*np.zeros(90), np.nan])
     assert found.drifts and not found.holds and np.isnan(found.slope)
 
 
 @pytest.mark.parametrize("curve", [np.zeros(LEAST - 1), np.zeros((2, 80))])
 def test_too_few_points_are_refused(curve):
     with pytest.raises(ValueError, match=f"at least {LEAST} points"):
-        level_test(curve)
+        stationarity_test(curve)
 
 
 def test_the_interval_of_a_slope_covers_it_as_often_as_it_says():
     """60 curves: 57 on average, fewer than 51 once in a hundred times."""
     rng = seeded(6)
-    found = [level_test(noise(rng, 100, 0.7) + 0.03 * np.arange(100)) for _ in range(60)]
+    found = [stationarity_test(noise(rng, 100, 0.7) + 0.03 * np.arange(100)) for _ in range(60)]
     assert sum(one.low < 0.03 < one.high for one in found) >= 51
 
 

@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 
 from cascade_sim.analysis.statistics.moves import (
-    Move,
+    RelativeChange,
     beats,
     binomial_band,
-    day_move,
+    day_change,
     frontier,
     holm,
     holm_alpha,
     over_seeds,
-    paired_move,
+    paired_change,
     paired_p,
     strict_wins,
-    unpaired_move,
+    unpaired_change,
 )
 
 
 def test_a_price_cut_that_every_request_shares_is_known_without_any_doubt():
     top, bottom = np.array([1.0, 2.0, 5.0]), np.array([1.0, 1.0, 2.0])
-    move = paired_move((top, bottom), (0.995 * top, bottom))
+    move = paired_change((top, bottom), (0.995 * top, bottom))
     assert move.relative == pytest.approx(-0.005, abs=1e-15)
     assert move.se == pytest.approx(0.0, abs=1e-15)
     assert move.p_value() < 1e-12
@@ -33,30 +33,30 @@ def test_the_standard_error_is_the_spread_of_the_groups_influences():
     before = (np.array([1.0, 3.0]), np.array([1.0, 1.0]))
     after = (np.array([2.0, 3.0]), np.array([1.0, 1.0]))
     # t'/T' - t/T = 2/5 - 1/4 and 3/5 - 3/4: plus and minus 0.15; G / (G - 1) = 2
-    move = paired_move(before, after)
+    move = paired_change(before, after)
     assert move.log == pytest.approx(math.log(5 / 4))
     assert move.se == pytest.approx(math.sqrt(2 * (0.15**2 + 0.15**2)))
     assert move.df == 1
     # unpaired: 2 * 2 * 0.25^2 before, 2 * 2 * 0.1^2 after
-    other = unpaired_move(before, after)
+    other = unpaired_change(before, after)
     assert other.se == pytest.approx(math.sqrt(4 * 0.25**2 + 4 * 0.1**2))
 
 
 def test_a_metric_that_is_gone_moves_by_minus_all_and_surely():
-    move = paired_move((np.ones(4), np.ones(4)), (np.zeros(4), np.ones(4)))
+    move = paired_change((np.ones(4), np.ones(4)), (np.zeros(4), np.ones(4)))
     assert move.relative == -1.0 and move.p_value() == 0.0
 
 
 def test_a_move_in_the_last_digits_is_no_change():
-    assert Move(1e-10, 0.0, 5).p_value() == 1.0
-    assert Move(1e-6, 0.0, 5).p_value() == 0.0
+    assert RelativeChange(1e-10, 0.0, 5).p_value() == 1.0
+    assert RelativeChange(1e-6, 0.0, 5).p_value() == 0.0
 
 
 def test_what_was_nothing_before_cannot_move_relatively():
     with pytest.raises(ValueError, match="more than 0"):
-        paired_move((np.zeros(4), np.ones(4)), (np.ones(4), np.ones(4)))
+        paired_change((np.zeros(4), np.ones(4)), (np.ones(4), np.ones(4)))
     with pytest.raises(ValueError, match="cannot be paired"):
-        paired_move((np.ones(4), np.ones(4)), (np.ones(5), np.ones(5)))
+        paired_change((np.ones(4), np.ones(4)), (np.ones(5), np.ones(5)))
 
 
 def test_the_smallest_change_seen_fails_in_95_of_100_draws():
@@ -66,9 +66,11 @@ def test_the_smallest_change_seen_fails_in_95_of_100_draws():
 
     def fails(shift: float) -> bool:
         noisy = shape[0] * (1 + shift) + generator.normal(0, 0.05, groups)
-        return paired_move(shape, (noisy, shape[1])).p_value() <= alpha
+        return paired_change(shape, (noisy, shape[1])).p_value() <= alpha
 
-    seen = paired_move(shape, (1 + generator.normal(0, 0.05, groups), shape[1])).smallest_seen(alpha)
+    seen = paired_change(shape, (1 + generator.normal(0, 0.05, groups), shape[1])).minimum_detectable_effect(
+        alpha
+    )
     power = np.mean([fails(seen) for _ in range(400)])
     false = np.mean([fails(0.0) for _ in range(400)])
     assert 0.90 <= power <= 0.99  # the noise of the first draw's own standard error is in it
@@ -76,9 +78,9 @@ def test_the_smallest_change_seen_fails_in_95_of_100_draws():
 
 
 def test_a_tolerance_adds_to_what_is_seen_only_where_noise_is_smaller():
-    exact, noisy = Move(0.0, 0.0, 100), Move(0.0, 0.01, 100)
-    assert exact.smallest_seen(0.05, tolerance=0.005) == pytest.approx(0.005)
-    assert noisy.smallest_seen(0.05, tolerance=0.005) == noisy.smallest_seen(0.05)
+    exact, noisy = RelativeChange(0.0, 0.0, 100), RelativeChange(0.0, 0.01, 100)
+    assert exact.minimum_detectable_effect(0.05, tolerance=0.005) == pytest.approx(0.005)
+    assert noisy.minimum_detectable_effect(0.05, tolerance=0.005) == noisy.minimum_detectable_effect(0.05)
 
 
 def test_intervals_of_skewed_unpaired_revenue_cover_the_truth():
@@ -86,7 +88,7 @@ def test_intervals_of_skewed_unpaired_revenue_cover_the_truth():
     covered = 0
     for _ in range(400):
         before, after = (generator.exponential(1.0, (128, 8)).sum(axis=1) for _ in range(2))
-        low, high = unpaired_move((before, np.full(128, 8.0)), (after, np.full(128, 8.0))).interval()
+        low, high = unpaired_change((before, np.full(128, 8.0)), (after, np.full(128, 8.0))).interval()
         covered += low <= 0.0 <= high
     assert 0.92 <= covered / 400 <= 0.98
 
@@ -116,12 +118,12 @@ def test_the_binomial_band_is_clopper_and_pearsons():
 
 def test_few_days_have_no_interval_so_that_every_move_counts_and_five_days_have_one():
     before, after = (np.array([2.0, 4.0]), np.array([1.0, 1.0])), (np.array([2.0, 4.3]), np.array([1.0, 1.0]))
-    move = day_move(before, after)
+    move = day_change(before, after)
     assert move.relative == pytest.approx(6.3 / 6 - 1) and move.se == 0.0 and move.p_value() == 0.0
-    assert day_move(before, before).p_value() == 1.0
-    assert day_move(before, (np.zeros(2), np.ones(2))).relative == -1.0
+    assert day_change(before, before).p_value() == 1.0
+    assert day_change(before, (np.zeros(2), np.ones(2))).relative == -1.0
     week = (np.arange(1.0, 8.0), np.ones(7)), (np.arange(1.0, 8.0) ** 1.01, np.ones(7))
-    assert day_move(*week) == paired_move(*week)
+    assert day_change(*week) == paired_change(*week)
 
 
 def cell(objective, ndcg, loss, alpha=None, seed=1, rate=0.1):

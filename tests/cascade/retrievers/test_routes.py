@@ -110,7 +110,7 @@ def test_routes_of_a_world_whose_ads_come_and_go_bring_those_that_are_there(sim)
     near, other = Route(size=30), Route(size=20, group="G4", overlap=1.0)
     routes = sim.retriever_of(Retrieval(routes={"near": near, "other": other}))
     found = routes.retrieve(block, 50, sim.platform.lives)
-    assert sim.platform.lives.are_there(found, block.times[:, None])[found >= 0].all()
+    assert sim.platform.lives.is_available(found, block.times[:, None])[found >= 0].all()
     for row, one, two in zip(
         found,
         sim.route_retriever(near).retrieve(block, 30, sim.platform.lives),

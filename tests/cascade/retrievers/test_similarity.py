@@ -245,29 +245,31 @@ def churned():
 def test_of_ads_that_come_and_go_the_nearest_that_are_there_are_found(churned):
     r, rng = make(churned), np.random.default_rng(2)
     users, times = rng.integers(0, 150, 300).astype(np.int32), rng.uniform(0, 10 * 86_400.0, 300)
-    found = r.of_living(users, 60, times, churned.lives)
+    found = r.among_available(users, 60, times, churned.lives)
     for row, user, time in zip(found, users, times, strict=True):
-        there = churned.lives.are_there(np.arange(600), time)
+        there = churned.lives.is_available(np.arange(600), time)
         similarity = np.where(there, r.similarity(user), -np.inf)
         assert np.array_equal(row, nearest(similarity[None], 60)[0])
 
 
 def test_where_few_of_the_nearest_are_there_the_search_goes_on(churned, monkeypatch):
     users, times = np.arange(150, dtype=np.int32), np.linspace(0, 9 * 86_400.0, 150)
-    usual = make(churned).of_living(users, 60, times, churned.lives)
-    monkeypatch.setattr(module, "living_width", lambda size, share: size)
-    assert np.array_equal(make(churned).of_living(users, 60, times, churned.lives), usual)
+    usual = make(churned).among_available(users, 60, times, churned.lives)
+    monkeypatch.setattr(module, "available_width", lambda size, share: size)
+    assert np.array_equal(make(churned).among_available(users, 60, times, churned.lives), usual)
 
 
 def test_a_request_for_more_ads_than_are_there_gets_those(churned):
     users, times = np.arange(20, dtype=np.int32), np.linspace(0, 9 * 86_400.0, 20)
-    found = make(churned).of_living(users, 600, times, churned.lives)
+    found = make(churned).among_available(users, 600, times, churned.lives)
     assert np.array_equal(found, churned.lives.corpus(times))
 
 
 def test_living_ads_are_the_same_whoever_came_before_or_comes_beside(churned):
     users, times = np.arange(150, dtype=np.int32), np.linspace(0, 9 * 86_400.0, 150)
     r = make(churned)
-    whole = r.of_living(users, 60, times, churned.lives)
-    again = [r.of_living(users[i : i + 7], 60, times[i : i + 7], churned.lives) for i in range(0, 150, 7)]
+    whole = r.among_available(users, 60, times, churned.lives)
+    again = [
+        r.among_available(users[i : i + 7], 60, times[i : i + 7], churned.lives) for i in range(0, 150, 7)
+    ]
     assert np.array_equal(whole, np.concatenate(again))

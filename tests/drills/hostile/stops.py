@@ -32,7 +32,7 @@ START = (
     ("plain", "plain", ()),  # replaces the same run
 )
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-MOST_CALLS = {"plain": 250_000, "market": 400_000}  # about as many calls as a run makes
+MAX_CALLS = {"plain": 250_000, "market": 400_000}  # about as many calls as a run makes
 
 
 def prepare(prepared: Prepared) -> None:
@@ -114,7 +114,7 @@ def signalled(prepared: Prepared, place: Path, luck: Random) -> Outcome:
         steps = Steps([out, cache], places, lambda what: os.kill(os.getpid(), number))
         plant, when = steps.plant, f"before step {at}"
     else:
-        at = luck.randrange(1, MOST_CALLS[name])
+        at = luck.randrange(1, MAX_CALLS[name])
         plant, when = at_call(at, number, twice), f"at call {at:,}"
     over = f" over {before}" if before else ""
     what = f"run {name}{over}, {number.name} {when}{' and again' if twice else ''}"

@@ -26,18 +26,18 @@ def test_the_auc_is_scikit_learns_with_ties_and_weights():
 
 def test_copies_of_the_same_requests_cannot_be_told_apart(store):
     table = two_sample.request_table(take(store), True)
-    found = two_sample.tell_apart(table, table, 1, 20)
+    found = two_sample.two_sample_auc(table, table, 1, 20)
     assert found["auc"]["value"] == pytest.approx(0.5)
 
 
 def test_two_parts_of_one_market_are_hardly_told_apart_and_dearer_bids_by_bids(store):
     first, second = take(store, 0, 800), take(store, 800, 1600)
-    same = two_sample.tell_apart(*(two_sample.shown_table(s, False) for s in (first, second)), 1, 20)
+    same = two_sample.two_sample_auc(*(two_sample.shown_table(s, False) for s in (first, second)), 1, 20)
     assert same["auc"]["value"] < 0.56
     dearer = replace(
         second, candidates={**second.candidates, "bid": 1.6 * second.candidates["bid"]}, _codes={}
     )
-    found = two_sample.tell_apart(*(two_sample.shown_table(s, False) for s in (first, dearer)), 1, 20)
+    found = two_sample.two_sample_auc(*(two_sample.shown_table(s, False) for s in (first, dearer)), 1, 20)
     assert found["auc"]["low"] > 0.6
     assert found["features"][0]["name"] in ("bid", "price to bid")
 
@@ -58,7 +58,7 @@ def test_what_a_log_does_not_know_does_not_tell_it_from_a_world_that_does(store,
         )  # fmt: skip
         unknown = take(store)
     assert column not in unknown.candidates
-    found = two_sample.tell_apart(
+    found = two_sample.two_sample_auc(
         two_sample.shown_table(unknown, False), two_sample.shown_table(known, False), 1, 20
     )
     assert found["auc"]["value"] == pytest.approx(0.5, abs=0.01)

@@ -96,8 +96,8 @@ def test_replicates_draw_units_whole_and_are_fits_of_their_own(store):
 
 def test_of_a_large_log_a_replicate_draws_a_part(store, monkeypatch):
     pairs, _ = pairs_of(store, 1500)
-    monkeypatch.setattr(fitted_click_model, "MOST_DRAWN", int(pairs.is_learned.sum()) // 2)
-    monkeypatch.setattr(fitted_click_model, "LEAST_CLICKS", 100)
+    monkeypatch.setattr(fitted_click_model, "MAX_DRAWN", int(pairs.is_learned.sum()) // 2)
+    monkeypatch.setattr(fitted_click_model, "MIN_DRAWN_CLICKS", 100)
     (replicate,) = fitted_click_model.fit_response(pairs, 2, replicates=1).replicates
     assert replicate.share == pytest.approx(0.5, abs=0.01)
     assert replicate.count.mean() == pytest.approx(0.5, abs=0.1)
@@ -105,7 +105,7 @@ def test_of_a_large_log_a_replicate_draws_a_part(store, monkeypatch):
 
 def test_a_replicate_draws_no_less_than_it_can_learn_from(store, monkeypatch):
     pairs, _ = pairs_of(store, 1500)
-    monkeypatch.setattr(fitted_click_model, "MOST_DRAWN", 10)
+    monkeypatch.setattr(fitted_click_model, "MAX_DRAWN", 10)
     hour = (store.requests["time"][:1500] // 3600).astype(int)  # fewer hours than are needed
     (replicate,) = fitted_click_model.fit_response(pairs, 2, unit=hour, replicates=1).replicates
     assert replicate.share == 1.0

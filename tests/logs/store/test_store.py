@@ -12,7 +12,7 @@ import pytest
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.importing.market import import_market
 from cascade_sim.logs.store import About, StoreWriter, open_store, write_store
-from cascade_sim.logs.store.format import LEVELS, about_from, what_it_says
+from cascade_sim.logs.store.format import LEVELS, about_from, supported_queries
 from cascade_sim.logs.store.store import new_folder
 from worlds.small_log import small_log
 
@@ -247,7 +247,7 @@ def test_a_folder_that_is_there_is_not_written_over(store):
 
 def test_the_evidence_level_is_told_in_words():
     for level in LEVELS:
-        said = " ".join(what_it_says(ABOUT.changed(level=level, bids_logged_above=0.3)))
+        said = " ".join(supported_queries(ABOUT.changed(level=level, bids_logged_above=0.3)))
         assert LEVELS[level].allows in said and "a reserve below 0.3" in said
-    assert any("were drawn" in line for line in what_it_says(ABOUT.changed(is_randomised=True)))
+    assert any("were drawn" in line for line in supported_queries(ABOUT.changed(is_randomised=True)))
     assert about_from(ABOUT.as_json(), "here") == ABOUT

@@ -11,7 +11,7 @@ from cascade_sim.models.calibrators import CALIBRATORS
 from cascade_sim.models.objectives import (
     OBJECTIVES,
     Calibrated,
-    Dumped,
+    LoggedScores,
     family_name,
     make_objective,
     objective_class,
@@ -32,7 +32,7 @@ def example(name, task, seed=3):
     generator = torch.Generator().manual_seed(seed)
     outputs = torch.randn((len(labels), objective.n_heads), generator=generator, dtype=torch.float64)
     owner = torch.from_numpy(np.repeat(np.arange(len(lists) - 1), np.diff(lists)))
-    return objective, outputs, labels, lists, Dumped(outputs[:, 0] + 0.3, labels, lists, owner)
+    return objective, outputs, labels, lists, LoggedScores(outputs[:, 0] + 0.3, labels, lists, owner)
 
 
 def value(objective, outputs, labels, lists, dumped):
@@ -88,7 +88,7 @@ def test_with_scale_the_best_constant_predicts_the_mean_label(name, task):
     def closure():
         solver.zero_grad()
         outputs = bias.expand(4, -1)
-        dumped = Dumped(objective.score(outputs).detach(), labels, lists, owner)
+        dumped = LoggedScores(objective.score(outputs).detach(), labels, lists, owner)
         loss = value(objective, outputs, labels, lists, dumped)
         loss.backward()
         return loss
@@ -266,7 +266,7 @@ def test_calibrated_ranknet_without_its_anchor_in_between_loses_half_of_the_log_
 def test_the_self_boosted_loss_does_not_depend_on_which_samples_share_a_batch():
     objective, outputs, labels, lists, dumped = example("sbcr", "binary")
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
-    mixed = Dumped(dumped.scores, dumped.labels, lists, dumped.request[order])
+    mixed = LoggedScores(dumped.scores, dumped.labels, lists, dumped.request[order])
     whole = value(objective, outputs, labels, lists, dumped)
     assert float(value(objective, outputs[order], labels[order], [0, 1], mixed)) == pytest.approx(
         float(whole)

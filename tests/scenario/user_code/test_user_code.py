@@ -7,7 +7,7 @@ from cascade_sim.agents.bidding import Feedback, Moment
 from cascade_sim.cli import main
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.signals import stoppable
-from cascade_sim.market.advertisers import Crowd
+from cascade_sim.market.advertisers import BidderPopulation
 from cascade_sim.market.visits import build_click_model
 from cascade_sim.scenario.market import BidderSpec, Users
 from cascade_sim.scenario.plugins import MODEL_KINDS, find_class
@@ -100,7 +100,7 @@ def test_a_bidder_that_ends_the_program_is_an_error_with_its_name(method, tmp_pa
     n = sim.world.n_advertisers
     with pytest.raises(UserError, match=r"^market\.bidders\.own: .*Mine.*mine\.py.*SystemExit"):
         specs = {"own": BidderSpec(kind=f"{tmp_path / 'mine.py'}:Mine")}
-        crowd = Crowd(sim, specs, np.full(n, 10**6), tmp_path)
+        crowd = BidderPopulation(sim, specs, np.full(n, 10**6), tmp_path)
         crowd.bids(Moment(0.0, 0, 0.0, 0.0), sim.world.n_ads)
         crowd.observe(Feedback(*[np.zeros(n, np.int64)] * 6), Moment(0.0, 0, 0.0, 0.0))
         crowd.state()

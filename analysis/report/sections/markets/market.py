@@ -21,7 +21,7 @@ from cascade_sim.analysis.report.readings import bidder_kinds, has_budget, marke
 from cascade_sim.analysis.report.section import Columns, Figure, Part, Section, Text, titled
 from cascade_sim.analysis.report.tables import Cell, Row, Table, arm_rows, column, toned
 from cascade_sim.analysis.report.text_helpers import clock, listed
-from cascade_sim.analysis.statistics.days import FEWEST_DAYS, HOURS, RATIOS
+from cascade_sim.analysis.statistics.days import HOURS, MIN_DAYS, RATIOS
 from cascade_sim.analysis.statistics.estimates import (
     MISSING,
     NBSP,
@@ -254,7 +254,7 @@ BUDGET_FIGURES = (
     ),
 )
 BINDING = 0.9  # from this share of all budgets on, what is left to spend limits every arm
-MOST_DAYS = 31  # rows of the table of days
+MAX_DAYS = 31  # rows of the table of days
 PERCENT, MONEY, NUMBER = (
     Measure("", "percent", "", 1),
     Measure("", "money", "", digits=4),
@@ -349,7 +349,7 @@ def days_table(metrics: Mapping[str, Any]) -> Table | None:
     arms = [arm for arm in market_arms(metrics) if arm != base]
     hours = metrics["market"]["arms"][base].get("hours") or {} if base is not None else {}
     n = len(hours.get("requests") or []) // HOURS
-    if not 2 <= n <= MOST_DAYS:
+    if not 2 <= n <= MAX_DAYS:
         return None
 
     def sums(arm: str | None, name: str) -> list[float]:
@@ -445,11 +445,11 @@ def _about_intervals(metrics: Mapping[str, Any], days: float) -> str:
             "the baseline on the same day. They take days as alike and independent, although bidders learn "
             "from day to day and weekends differ, and they hold for this world only."
         )
-    if metrics.get("seeds") or days >= FEWEST_DAYS:
+    if metrics.get("seeds") or days >= MIN_DAYS:
         return "These are totals without intervals: small differences may be luck."
     return (
         "These are totals without intervals: small differences may be luck. Hours of a day share its "
-        f"budgets, so they give none; {FEWEST_DAYS} simulated days or more, or several worlds (--seeds), do."
+        f"budgets, so they give none; {MIN_DAYS} simulated days or more, or several worlds (--seeds), do."
     )
 
 
