@@ -33,13 +33,13 @@ def after(
     """The memory after a window of dt seconds: (memory + the window's exposures) * 2^(-dt / half-life).  [U]
 
     users [R] int and impressions [R] (ads shown to that request's user) in any order, users repeated or not:
-    the exposures are whole numbers, so their sum is exact. All of a window's exposures count as if made at
+    the exposures are integers, so their sum is exact. All of a window's exposures count as if made at
     its beginning, so keep the windows fixed and short beside the half-life. An infinite half-life never
-    forgets. Returns a new array; TypeError for impressions that are not whole numbers.
+    forgets. Returns a new array; TypeError for impressions that are not integers.
     """
     impressions = np.asarray(impressions)
     if impressions.dtype.kind not in "biu":
-        raise TypeError(f"impressions must be whole numbers, not {impressions.dtype}")
+        raise TypeError(f"impressions must be integers, not {impressions.dtype}")
     if not (half_life_hours > 0 and dt >= 0):
         raise ValueError(f"needs a half-life > 0 and a time >= 0, not {half_life_hours} h and {dt} s")
     seen = np.bincount(users, weights=impressions, minlength=len(state))

@@ -197,7 +197,7 @@ def _checked(keywords: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(f"{name} is {keywords.get(name)!r}; expected a path, in the mark or the call")
     fresh = keywords.get("fresh", 0)
     if not isinstance(fresh, int) or fresh < 0:
-        raise UserError(f"fresh is {fresh!r}; expected a whole number, 0 or more")
+        raise UserError(f"fresh is {fresh!r}; expected an integer, 0 or more")
     retrain = keywords.get("retrain", False)
     if not isinstance(retrain, bool):
         raise UserError(f"retrain is {retrain!r}; expected True or False")

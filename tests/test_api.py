@@ -96,7 +96,7 @@ def test_nothing_is_printed(tmp_path, capsys, monkeypatch):
         (lambda f: f.run("nowhere.yaml"), "nowhere.yaml: no such file"),
         (lambda f: f.run(QUICK, set="seed=1"), "expected a list of 'path.to.key=value'"),
         (lambda f: f.run(QUICK, set=["seed"]), "--set seed: no '='"),
-        (lambda f: f.run(QUICK, seeds=0), "seeds: expected a whole number from 1, found 0"),
+        (lambda f: f.run(QUICK, seeds=0), "seeds: expected an integer from 1, found 0"),
         (lambda f: f.whatif("nowhere", slots=2), "nowhere does not exist"),
         (lambda f: f.compare("nowhere", "nowhere"), "nowhere does not exist"),
         (lambda f: f.compare("nowhere"), "at least two runs"),
@@ -105,7 +105,7 @@ def test_nothing_is_printed(tmp_path, capsys, monkeypatch):
         (lambda f: f.whatif("nowhere", "slots=2"), "changes: expected a dict as"),
         (
             lambda f: f.whatif("x", {"slots": 2}, requests=0),
-            "requests: expected a whole number from 1, found 0",
+            "requests: expected an integer from 1, found 0",
         ),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_mistake_of_the_user_is_one_line_without_a_traceback(capsys, study, mo
 def test_every_problem_of_a_scenario_is_a_line_of_its_own(capsys, study):
     assert main(["run", ADS, "--set", "cascade.slots=-1", "--set", "sed=3"]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "error: --set cascade.slots=-1: expected a whole number from 1 to 1,000, found -1",
+        "error: --set cascade.slots=-1: expected an integer from 1 to 1,000, found -1",
         "error: --set sed=3: unknown key 'sed' in the scenario; did you mean 'seed'?",
     ]
     assert study == []

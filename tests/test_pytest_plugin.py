@@ -115,7 +115,7 @@ def test_a_fixture_that_is_never_called_fails_its_test(pytester):
     [
         ("auction_revenue()", "scenario is None; expected a path"),
         ("auction_revenue(scenari='x', against='y')", "unknown keyword 'scenari'; did you mean 'scenario'?"),
-        ("auction_revenue(scenario='x', against='y', fresh=-1)", "fresh is -1; expected a whole number"),
+        ("auction_revenue(scenario='x', against='y', fresh=-1)", "fresh is -1; expected an integer"),
         ("auction_revenue(scenario='x', against='y', metrics=[1])", "expected a text or a list of them"),
     ],
 )

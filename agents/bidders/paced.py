@@ -17,7 +17,7 @@ class PacedBidder(DayBidder):
     level <- clip(level + gain * (planned - spent) / budget, -max_cut, 0)
 
     - The gain is at most JUMP * clicks per budget: budgets of a few clicks learn slowly, not wildly.
-    - An advertiser starts free (level 0) and is paced once its spend leads the traffic by more than chance:
+    - An advertiser starts free (level 0) and is paced once its spend leads the traffic significantly:
       S - X > TOLERANCE + SURPRISE * noise. It is free again when its level is back at 0 and its spend lags:
       X - S > TOLERANCE + RELIEF * noise. Without this, the noise of a budget that does not bind would cost
       it bids, since the level cannot rise above 0.

@@ -28,7 +28,7 @@ REFERENCE_ARMS: dict[str, str] = {
     "random": "the competitive set is drawn at random",
     "bid_only": "pre-ranking by the bid alone",
     "pctr_only": "pre-ranking by the predicted CTR alone",
-    "ranker": "the ranking stage's own model and bid in the pre-ranking seat: the ceiling",
+    "ranker": "the ranking stage's own model and bid in the pre-ranking stage: the ceiling",
 }
 
 # The same where pre-ranking has several steps.
@@ -54,7 +54,7 @@ COLUMNS: dict[str, str] = {
     "revenue": "what clicks were charged",
     "expected_revenue": "prices times true probabilities of a click",
     "forecast_revenue": "prices times predicted probabilities of a click",
-    "oracle_revenue": "expected revenue of an all-knowing cascade",
+    "oracle_revenue": "expected revenue of an oracle cascade",
     **{
         f"{best}_{what}{part}": f"{words}{of}"
         for best in ("ideal", "single_objective", "true_value")
@@ -80,11 +80,11 @@ COLUMNS: dict[str, str] = {
     "known_prices": "of a replayed log: ads that stand where they stood, with a logged price",
     "logged_prices": "of a replayed log: those of them that are charged the logged price",
     "welfare": "the baseline's bids times expected clicks",
-    "oracle_welfare": "the same of an all-knowing cascade",
+    "oracle_welfare": "the same of an oracle cascade",
 }
 # What is summed over requests as a vector, each with its axes.
 VECTORS: dict[str, str] = {
-    "payments": "expected payments: [by the arm and by an all-knowing cascade, advertisers]",
+    "payments": "expected payments: [by the arm and by an oracle cascade, advertisers]",
     "proxy_bins": "[count, sum of predictions, sum of the ranker's predictions, by bucket of the prediction]",
 }
 
@@ -179,7 +179,7 @@ def with_factors(columns: Mapping[str, Floats]) -> dict[str, Floats]:
 
 
 def _of_payments(function: Callable[[Floats, Floats], Floats]) -> Callable[[Floats], Floats]:
-    """A function of what advertisers pay the arm, and what they would pay an all-knowing cascade."""
+    """A function of what advertisers pay the arm, and what they would pay an oracle cascade."""
     return lambda paid: function(paid[..., 0, :], paid[..., 1, :])
 
 
@@ -387,7 +387,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         name="payment_error",
         label="Payment error",
         unit="percent",
-        meaning="Sum over advertisers of how far their payments are from those under an all-knowing cascade, "
+        meaning="Sum over advertisers of how far their payments are from those under an oracle cascade, "
         "as a share of the latter. 0 is perfect. Chance counts as error, so it falls with more requests: "
         "compare runs of as many.",
         decimals=1,
@@ -412,7 +412,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         name="welfare",
         label="Welfare vs oracle",
         unit="percent",
-        meaning="Value created for advertisers, as a share of an all-knowing cascade's.",
+        meaning="Value created for advertisers, as a share of an oracle cascade's.",
         decimals=1,
         top="welfare",
         bottom="oracle_welfare",
@@ -421,7 +421,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         name="revenue_vs_oracle",
         label="Revenue vs oracle",
         unit="percent",
-        meaning="Revenue as a share of an all-knowing cascade's. Can exceed 100 when mistakes raise prices.",
+        meaning="Revenue as a share of an oracle cascade's. Can exceed 100 when mistakes raise prices.",
         decimals=1,
         top="expected_revenue",
         bottom="oracle_revenue",
@@ -457,7 +457,7 @@ PAGE_MEASURES: dict[str, Metric] = by_name(
     ),
 )
 
-# Of a replayed log, which has no hidden truth: what was observed, and whether a replay agrees.
+# Of a replayed log, which has no ground truth: what was observed, and whether a replay agrees.
 REPLAY_MEASURES: dict[str, Metric] = by_name(
     Metric(
         name="observed_clicks_share",

@@ -57,6 +57,6 @@ def descent(steps: Sequence[int], by_group: Sequence[Sequence[float]]) -> dict[s
 
 
 def still_gains(line: Mapping[str, Any]) -> bool:
-    """Whether a training was cut short, by its line in metrics.json: beyond chance, and by enough."""
+    """Whether a training was cut short, by its line in metrics.json: significantly, and by enough."""
     found = estimate(line.get("descent"))
     return found.value is not None and found.is_above_zero and found.value > STILL_GAINS

@@ -121,7 +121,7 @@ def _inner(diagnostics: Diagnostics, hidden: float) -> Diagnostics:
 def _judge(w: Floats, kept: Floats, clusters: ArrayLike | None, method: str) -> Diagnostics:
     """Only what would break the bounds: E[w̄] > 1, and without Bernstein's one weight that outweighs the rest.
 
-    A mean below 1 and a small effective sample size are not held against the log, as the bounds allow for
+    A mean below 1 and a small effective sample size are not compared with the log, as the bounds allow for
     them: they grow wide instead.
     """
     result = measure(w, kept, len(w), clusters, 1)

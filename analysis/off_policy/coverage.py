@@ -1,4 +1,4 @@
-"""Do 95 % intervals cover in 95 of 100 logs? Estimates of many replications held against the truth.
+"""Do 95 % intervals cover in 95 of 100 logs? Estimates of many replications compared with the truth.
 
 Columns [M] hold one estimator's answers to one question, a replication each; NaN where it refused. Coverage
 is among the answers given: an estimator that refuses all has none.
@@ -8,7 +8,8 @@ made of the two intervals (MOVER; Zou and Donner 2008), which need not be symmet
 
     low = d - sqrt((a - low_a)^2 + (high_b - b)^2),    high = d + sqrt((high_a - a)^2 + (b - low_b)^2)
 
-It is a false alarm if that excludes 0. Replications 1 and 2, 3 and 4, ... are compared: no log is used twice.
+It is a false positive if that excludes 0. Replications 1 and 2, 3 and 4, ... are compared: no log is used
+twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arms held against each other: lifts over the baseline, paired contrasts, and the order arms are shown in.
+"""Arms compared with each other: lifts over the baseline, paired contrasts, and the order arms are shown in.
 
 The order and every decision rest on revenue per request. Revenue per impression (RPM) and CTR rise when an
 arm shows fewer, dearer places, so they describe an arm and do not decide.

@@ -63,14 +63,14 @@ class Recommendation:
 
     @property
     def arm(self) -> str | None:
-        """The one arm to ship; None where none is, or several are not told apart."""
+        """The one arm to ship; None where none is, or several are not significantly different."""
         return self.arms[0] if len(self.arms) == 1 else None
 
 
 def decide(metrics: Mapping[str, Any]) -> Recommendation:
     """Ship the arm with the best revenue per request among those whose 95 % interval lies above 0.
 
-    Where others of them are not told apart from it, any of them may be shipped.
+    Where others of them are not significantly different from it, any of them may be shipped.
     """
     contenders = candidates(metrics)
     better = [arm for arm in contenders if revenue_lift(metrics, arm).is_above_zero]
@@ -146,7 +146,7 @@ def _ship_any(
 
 
 def _nothing_to_compare(metrics: Mapping[str, Any], warnings: list[str]) -> Recommendation:
-    """A scenario of one arm, or arms whose revenue per request cannot be held against the baseline's."""
+    """A scenario of one arm, or arms whose revenue per request cannot be compared with the baseline's."""
     baseline = metrics["baseline"]
     others = [arm for arm in metrics["arms"] if arm != baseline and not is_reference(arm)]
     headline = f"No other arm to compare with {baseline}."
@@ -171,10 +171,10 @@ def _keep_the_baseline(
     paying = [arm for arm in SIMPLER if revenue_lift(metrics, arm).is_above_zero]
     why = "no arm is clearly better"
     if not worse:
-        why = "nothing is told apart from it"
+        why = "no arm differs significantly from it"
     elif len(worse) == len(contenders):
         why = f"{worse[0]} earns less" if len(worse) == 1 else "every other arm earns less"
-    chance = "revenue falls by more than chance" if lift.is_below_zero else "for revenue that could be chance"
+    chance = "revenue falls significantly" if lift.is_below_zero else "the revenue change is not significant"
     reason = (
         f"The best of the others, {best}, changes revenue per request by {percent_text(lift)} and CTR by "
         f"{percent_text(ctr_lift(metrics, best))}; {chance}."
@@ -212,7 +212,7 @@ def _gap_words(arm: str, gap: Estimate) -> str:
         return f"ahead of {arm} by {percent_text(gap)}"
     if gap.is_below_zero:
         return f"behind {arm} ({percent_text(gap)})"
-    return f"not told apart from {arm} ({percent_text(gap)})"
+    return f"not significantly different from {arm} ({percent_text(gap)})"
 
 
 def _without_contrasts(metrics: Mapping[str, Any], best: str, others: list[str]) -> list[str]:
@@ -232,7 +232,7 @@ def ceiling(metrics: Mapping[str, Any], best: str) -> list[str]:
     if not top.is_above_zero or top.value is None or own.value is None or own.value > top.value:
         return []
     return [
-        f"The ranker itself in the pre-ranking seat, usually too slow to serve there, would bring "
+        f"The ranker itself in the pre-ranking stage, usually too slow to serve there, would bring "
         f"{percent_text(top)}: {best} gets {number_text(100 * own.value / top.value, 0)}{NBSP}% of that."
     ]
 
@@ -252,7 +252,7 @@ def simpler_changes(metrics: Mapping[str, Any], best: str | None) -> list[str]:
         elif against.is_above_zero:
             text += f" {best} is ahead of it by {percent_text(against)}."
         elif against.value is not None:
-            text += f" {best} is not told apart from it ({percent_text(against)})."
+            text += f" {best} is not significantly different from it ({percent_text(against)})."
         sentences.append(text)
     return sentences
 

@@ -1,4 +1,4 @@
-"""Does the market agree with the headline, which rests on fixed bids and endless money?"""
+"""Does the market agree with the headline, which rests on fixed bids and unlimited budgets?"""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def _verdict(metrics: Mapping[str, Any], best: str, lift: Estimate) -> str:
         return (
             f"The market says otherwise: with budgets and bidders that adapt {best} "
             f"{'earns less' if is_loss else 'has no clear gain'}, {lift_text(metrics, lift)}. The headline "
-            "rests on the evaluation, with fixed bids and endless money."
+            "rests on the evaluation, with fixed bids and unlimited budgets."
         )
     own = revenue_lift(metrics, best).value
     reason = "what advertisers cannot pay for is no revenue"
     if own is not None and own > 0 and lift.value is not None:
-        promised = f"{number_text(100 * own, 1, signed=True)}{NBSP}% with fixed bids and endless money"
+        promised = f"{number_text(100 * own, 1, signed=True)}{NBSP}% with fixed bids and unlimited budgets"
         if lift.value > own:
             reason = f"more than the {promised}"
         elif lift.value < FADED * own:

@@ -38,7 +38,7 @@ def market_arms(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def market_baseline(metrics: Mapping[str, Any]) -> str | None:
-    """The arm others are held against: the study's baseline, or the first if that had no market."""
+    """The arm others are compared with: the study's baseline, or the first if that had no market."""
     arms = market_arms(metrics)
     if not arms:
         return None

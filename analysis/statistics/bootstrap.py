@@ -503,7 +503,7 @@ def quantile_intervals(
 
 def _quantiles(ranked: Floats, weights: Floats, levels: Sequence[float]) -> Floats:
     """Weighted quantiles of ascending values.  [I], [B, I] -> [B, levels]"""
-    below = np.cumsum(weights, axis=1)  # weights are whole numbers: their sums are exact
+    below = np.cumsum(weights, axis=1)  # weights are integers: their sums are exact
     return np.stack([ranked[np.argmax(below >= level * below[:, -1:], axis=1)] for level in levels], axis=1)
 
 

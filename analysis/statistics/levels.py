@@ -147,7 +147,7 @@ def dickey_fuller_p(statistic: float) -> float:
 
 
 def _lags(curves: Floats, has_level: bool) -> int:
-    """How many lagged differences BIC asks for, all numbers of them held against the same points."""
+    """How many lagged differences BIC asks for, all numbers of them compared with the same points."""
     n = curves.shape[1] - 1 - MAX_LAGS
     fits = [autoregression(curves, k, has_level, skip=MAX_LAGS - k) for k in range(MAX_LAGS + 1)]
     bic = [n * np.log(max(float(fit.squares[0]), 1e-300) / n) + k * np.log(n) for k, fit in enumerate(fits)]

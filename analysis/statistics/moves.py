@@ -10,7 +10,7 @@ same traffic a group keeps its number in both runs, and what both have in common
 other traffic the two halves of u_g are independent and their variances add (unpaired, Welch's degrees of
 freedom). Intervals are Student's, on the log scale, and are given as relative changes.
 
-Rankers are held against each other on the same lists: paired tests, strict wins, the Pareto frontier.
+Rankers are compared with each other on the same lists: paired tests, strict wins, the Pareto frontier.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def holm_alpha(p_values: Sequence[float], alpha: float) -> list[float]:
     """The level at which Holm's procedure judged each hypothesis.
 
-    Those it rejects were held against alpha / (m - rank); all others against the level at which it stopped.
+    Those it rejects were compared with alpha / (m - rank); all others against the level at which it stopped.
     """
     m, levels = len(p_values), [alpha] * len(p_values)
     order, stopped = sorted(range(m), key=lambda i: p_values[i]), None

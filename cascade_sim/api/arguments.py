@@ -22,7 +22,7 @@ ScenarioLike: TypeAlias = "str | Path | Mapping[str, Any] | Scenario"
 RunLike: TypeAlias = str | Path | RunResult | ImportResult  # a market is opened as a run is
 Texts: TypeAlias = str | Sequence[str]  # one, or several
 Function = TypeVar("Function", bound=Callable[..., Any])
-PLAIN: dict[str, tuple[type, str]] = {"int": (int, "a whole number"), "str": (str, "text")}
+PLAIN: dict[str, tuple[type, str]] = {"int": (int, "an integer"), "str": (str, "text")}
 
 
 def plain_arguments(function: Function) -> Function:
@@ -114,7 +114,7 @@ def as_texts(given: Texts) -> tuple[str, ...]:
 def at_least_one(**numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None and number < 1:
-            raise UserError(f"{name}: expected a whole number from 1, found {number}")
+            raise UserError(f"{name}: expected an integer from 1, found {number}")
 
 
 def run_path(run: RunLike) -> Path:

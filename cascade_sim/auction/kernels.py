@@ -24,7 +24,7 @@ _inner: Any = partial(njit, nogil=True, error_model="numpy", forceinline=True)
 _compiled: Any = partial(kernel, error_model="numpy")
 MICROS = 1e6  # in a unit of money
 MAX_MONEY = 9.0e12  # above it, micro-units no longer fit into 64 bits
-NEARLY_1 = 1 + 4 * np.finfo(float).eps  # two roundings away from a whole number counts as that number
+NEARLY_1 = 1 + 4 * np.finfo(float).eps  # two roundings away from an integer counts as that number
 FEW = 12  # places of a list, up to which a pass for each is quicker than insertion
 NAMES = tuple(RULES)  # the rules that are compiled: those registered when this module is first imported
 
@@ -133,7 +133,7 @@ def _first_bad(bid, quality, ids, has_ids, r, score):
 def _best_few(keys, ids, has_ids, r, ranked, top_score):
     """Fill ranked and top_score (as keys) with the best eligible ads, and return how many: a pass for each.
 
-    keys [c]: the scores as whole numbers. Floats from 0 on have the order of their bits, and those of -1.0
+    keys [c]: the scores as integers. Floats from 0 on have the order of their bits, and those of -1.0
     are negative, so the maximum of several is found at once. Spoils them.
     """
     depth = ranked.shape[1]

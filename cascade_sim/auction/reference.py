@@ -99,7 +99,7 @@ def squashed(pctr: float, squashing: float) -> float:
 def charge_micros(price: float, bid: float) -> int:
     """What a click costs in whole micro-units: the price to the nearest, halves up, but not above the bid.
 
-    A bid that two roundings of a double would lift to a whole number counts as that number: 0.000019 * 10^6
+    A bid that two roundings of a double would lift to an integer counts as that number: 0.000019 * 10^6
     is a hair below 19, and is 19.
     """
     money = price * MICROS

@@ -281,7 +281,7 @@ def floor_micros(amount: ArrayLike) -> NDArray[np.int64]:
     """Money as whole micro-units, rounded down; an amount of six decimals or fewer is kept exactly."""
     money = _money(amount)
     nearest = np.rint(money)
-    # 0.000019 * 1e6 is a hair below 19: two roundings away from a whole number counts as that number.
+    # 0.000019 * 1e6 is a hair below 19: two roundings away from an integer counts as that number.
     is_below = nearest > money * (1 + 4 * np.finfo(float).eps)
     return (nearest - is_below).astype(np.int64)
 
@@ -338,7 +338,7 @@ def _id_table(ids: ArrayLike) -> NDArray[np.int64]:
         if is_bad.any():
             request, candidate = divmod(int(np.argmax(is_bad)), table.shape[1])
             value = table[request, candidate]
-            raise ValueError(f"{_place(request, candidate)}: ids is {value}; it must be a whole number")
+            raise ValueError(f"{_place(request, candidate)}: ids is {value}; it must be an integer")
     return np.ascontiguousarray(table, np.int64)
 
 
@@ -377,7 +377,7 @@ def _place(request: int, candidate: int) -> str:
 def _slots(slots: int) -> int:
     """A whole number from 1, of Python or numpy."""
     if not isinstance(slots, Integral) or isinstance(slots, bool):
-        raise ValueError(f"slots is {slots!r}; it must be a whole number, 1 or more")
+        raise ValueError(f"slots is {slots!r}; it must be an integer, 1 or more")
     if slots < 1:
         raise ValueError(f"slots is {slots}; an auction needs at least 1")
     return int(slots)

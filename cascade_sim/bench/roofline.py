@@ -126,7 +126,7 @@ def _linear(module: Any) -> Work:
 
 
 def request_work(arm: Arm) -> dict[str, Work]:
-    """Of one request through towers in the pre-ranking seat and the co-action net in the ranking seat.
+    """Of one request through towers in the pre-ranking stage and the co-action net in the ranking stage.
 
     Each stage multiplies a bid with a pCTR for every candidate, and reads the bid.
     """

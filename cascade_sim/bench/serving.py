@@ -188,7 +188,7 @@ def arithmetic_floor(sim: Simulation, arm: Arm) -> dict[str, Any]:
 
 
 def own_model_arm(sim: Simulation, arm: Arm) -> Arm:
-    """The arm with a plain torch module in the pre-ranking seat."""
+    """The arm with a plain torch module in the pre-ranking stage."""
     view = sim.view(tuple(SEEN))
     torch.manual_seed(0)
     module = EncodedTowers(view.request_width, view.ad_width, view.pair_width)

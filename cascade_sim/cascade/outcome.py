@@ -1,4 +1,4 @@
-"""What becomes of a page: clicks, conversions and charges, from the hidden truth.
+"""What becomes of a page: clicks, conversions and charges, from the ground truth.
 
 Luck is keyed by (request, ad), so an ad that two arms show to the same request meets the same luck.
 """

@@ -29,7 +29,7 @@ ORDERS = ("exp", "none")  # links whose predictions are no probabilities
 
 
 def is_probability(scorer: Scorer) -> bool:
-    """Whether predictions are probabilities, which may be priced and held against clicks."""
+    """Whether predictions are probabilities, which may be priced and compared with clicks."""
     return scorer.link not in ORDERS
 
 

@@ -617,7 +617,7 @@ def _train(subject: Subject, module: nn.Module, epochs: int, learning_rate: floa
 
 
 def samples(subject: Subject) -> Impressions | Lists:
-    """What the recipe learns from: clicks drawn from the hidden truth, or lists in the truth's order."""
+    """What the recipe learns from: clicks drawn from the ground truth, or lists in the truth's order."""
     block = subject.block(N_LISTS)
     rows = np.arange(N_LISTS)[:, None]
     luck = draws.uniform(SEED, "check ads", rows, np.arange(LIST)[None, :])

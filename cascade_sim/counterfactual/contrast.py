@@ -1,4 +1,4 @@
-"""Arms of a study over several worlds, each held against one of them, world by world.
+"""Arms of a study over several worlds, each compared with one of them, world by world.
 
 All arms of a world meet the same requests and learn from the same log, so what differs between two of them
 differs within a world; worlds are what is drawn. Differences are taken world by world, and their mean has a
@@ -36,7 +36,7 @@ class Contrast:
     arm: str
     measure: str
     value: float | None  # the arm's own, mean over worlds
-    other: float | None  # that of the arm it is held against
+    other: float | None  # that of the arm it is compared with
     difference: float | None  # mean over worlds
     low: float | None  # of an interval that holds for all comparisons together
     high: float | None
@@ -62,7 +62,7 @@ def contrasts(
 ) -> list[Contrast]:
     """Every arm (default: all of the scenario) against one, in each measure.
 
-    A measure is one of an arm, or of the model in its ranking seat on the set `of`; with `%` behind it, the
+    A measure is one of an arm, or of the model in its ranking stage on the set `of`; with `%` behind it, the
     difference is in percent. UserError for a run of fewer than two worlds, or names that are not there.
     """
     folders = worlds_of(run)

@@ -171,7 +171,7 @@ def page_rows(sim: Simulation, request: Request, decision: Decision) -> list[dic
 
 
 def true_best(sim: Simulation, request: Request, arm: Arm, decision: Decision) -> list[dict[str, Any]]:
-    """The ads an all-knowing cascade would show, best first, and the stage that dropped each; None: shown.
+    """The ads an oracle cascade would show, best first, and the stage that dropped each; None: shown.
 
     Nobody knows them in a log.
     """

@@ -19,7 +19,7 @@ from cascade_sim.logs.store.store import LogStore
 MAX_UNITS = 8_192  # beyond, units are put together
 MIN_HOURS = 40  # with fewer, intervals from resampled hours are too narrow
 HOUR = 3_600.0
-SURE = 0.001  # hours differ by more than chance
+SURE = 0.001  # hours differ significantly
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ def resampling_units(store: LogStore, n_requests: int, resample: str, seed: int)
         units = makers[kind](store, n_requests, seed)
         return _because(
             units,
-            f"{'users come again; ' if again else ''}hours differ by more than chance, but there are only "
+            f"{'users come again; ' if again else ''}hours differ significantly, but there are only "
             f"{hours.n_apart} of them to resample",
         )
     if not by_time:
         return _because(_by_user(store, n_requests, seed), "users come again")
     if not again:
-        return _because(hours, "hours differ by more than chance")
+        return _because(hours, "hours differ significantly")
     users = _by_user(store, n_requests, seed)
     wider = max((users, hours), key=lambda units: _spread(clicks, units))
     return _because(wider, f"users come again and hours differ; {wider.kind}s spread the clicks more")
@@ -106,7 +106,7 @@ def _clicks_by_request(store: LogStore) -> NDArray[np.float64]:
 
 
 def _hours_differ(clicks: NDArray[np.float64], hours: Clusters) -> bool:
-    """Whether clicks per request differ between hours by more than chance."""
+    """Whether clicks per request differ between hours significantly."""
     from scipy.special import chdtrc  # the whole of scipy.stats takes seconds to load
 
     spread = clicks.var()

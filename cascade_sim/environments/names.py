@@ -8,11 +8,11 @@ from cascade_sim.logs.store.store import LogStore
 def whole_number(given: int | str, option: str) -> int:
     """The number that is given; UserError if it is none."""
     if isinstance(given, bool) or not isinstance(given, int | str):
-        raise UserError(f"{option}: expected a whole number, found {given!r}")
+        raise UserError(f"{option}: expected an integer, found {given!r}")
     try:
         return int(given)
     except ValueError:
-        raise UserError(f"{option}: expected a whole number, found {given!r}") from None
+        raise UserError(f"{option}: expected an integer, found {given!r}") from None
 
 
 class Names:

@@ -123,7 +123,7 @@ class Replayed(Environment):
         return LogEvaluator(self.platform, self._truth, self.replay, self.world.n_ads)
 
     def measures(self, columns: set[str]) -> Mapping[str, Metric]:
-        """Those that need no hidden truth."""
+        """Those that need no ground truth."""
         every = {**ARM_MEASURES, **PAGE_MEASURES, **REPLAY_MEASURES}
         return {
             name: metric for name, metric in every.items() if metric.is_ratio and {*metric.parts} <= columns

@@ -154,7 +154,7 @@ def exp_float32(x, turns, out):
     """out = e^x in float32 for x <= 0, within two units in the last place; e^-87 below -87.
 
     e^x = 2^k e^r, k = round(x / log 2), |r| <= log(2) / 2, e^r by a polynomial (Cephes' expf). Adding MAGIC
-    rounds to a whole number and leaves it in the last bits, from where it is shifted to the exponent.
+    rounds to an integer and leaves it in the last bits, from where it is shifted to the exponent.
     Every step is one rounded operation on each number by itself: the compiler does several at once, and the
     bits do not depend on how many. `turns` is room for as many numbers.
     """

@@ -150,7 +150,7 @@ def funnel(session: Session, side: list[Served]) -> dict[str, Any]:
 def payers(session: Session, then: list[Served], today: list[Served]) -> dict[str, Any]:
     """What advertisers pay on either side, by tiers of what they pay today, and who moves most.
 
-    Of a thousand requests, so that some and all can be held against each other.
+    Of a thousand requests, so that some and all can be compared with each other.
     """
     world, n = session.sim.world, sum(len(part.ads) for part in then)
     per = 1000.0 / n

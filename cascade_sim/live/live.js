@@ -1,5 +1,5 @@
 "use strict";
-/* The state is what the address says: run, arm, what it is held against, knobs, view. Everything else follows. */
+/* The state is what the address says: run, arm, what it is compared with, knobs, view. Everything else follows. */
 (function () {
   const $ = (id) => document.getElementById(id);
   const VIEWS = { curve: "Curve", funnel: "Funnel", payers: "Who pays", requests: "Requests", day: "The day", runs: "Runs" };
@@ -226,7 +226,7 @@
     }).concat(state.words);
     const held = exact || state.against === state.arm ? "the arm as it is" : `arm ${state.against}`;
     if (!changes.length && state.against === state.arm) return `${about.name}, arm ${state.arm}: turn a knob`;
-    return `${about.name}, arm ${state.arm}${changes.length ? ", " + changes.join(", ") : ""}, held against ${held}`;
+    return `${about.name}, arm ${state.arm}${changes.length ? ", " + changes.join(", ") : ""}, compared with ${held}`;
   }
   function isSame() {
     return !settings().length && state.against === state.arm;
@@ -252,7 +252,7 @@
     $("tiles").replaceChildren(...TILES.filter((name) => measured[name] && measured[name].then.value !== null).map((name) => drawTile(name, measured[name])));
     drawMeasures(measured);
     $("same").hidden = !answer.command;
-    $("same-words").textContent = exact || before() === "today" ? "The same answer on the command line" : "On the command line, held against the arm as it is";
+    $("same-words").textContent = exact || before() === "today" ? "The same answer on the command line" : "On the command line, compared with the arm as it is";
     $("command").textContent = shown(answer.command || "");
     $("exact").disabled = !settings().length;
   }
@@ -262,13 +262,13 @@
     if (isSame()) return [`${MONEY} is ${level(lead.today.value, measure.unit)} today `, interval(intervalText(measure, lead.today))];
     const moved = move(measure, lead);
     if (moved.what && moved.what.low === 0 && moved.what.high === 0) return [`${MONEY} does not move`];
-    if (!moved.tone) return [`${MONEY} is not told apart from ${exact ? "today" : before()}: `, moved.text + " ", interval(moved.interval)];
+    if (!moved.tone) return [`${MONEY} is not significantly different from ${exact ? "today" : before()}: `, moved.text + " ", interval(moved.interval)];
     return [`${MONEY} ${moved.tone === "up" ? "rises" : "falls"} by `, el("span", { class: moved.tone }, moved.text.replace(/^[+−]/, "")), " ", interval(moved.interval)];
   }
   function drawBasis() {
     const of = number(answer.of, 0), n = number(answer.requests, 0);
     const badge = el("span", { class: "badge" + (exact ? " exact" : "") }, exact ? "exact" : answer.requests < answer.of ? "quick" : "all requests");
-    let words = `${of} requests, the same on both sides, with the same luck; 95 % intervals are what other traffic of this length would give.`;
+    let words = `${of} requests, the same on both sides, with common random numbers; 95 % intervals are what other traffic of this length would give.`;
     if (exact) words = `The answer of whatif on ${of} requests: resampled 95 % intervals. It holds the arm against itself as it is.`;
     else if (answer.requests < answer.of) words = `${n} of ${of} requests; 95 % intervals are where the figures of all of them will be. Refining …`;
     else if (isSame()) words = `${of} requests; 95 % intervals are what other traffic of this length would give.`;

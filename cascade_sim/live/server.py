@@ -71,7 +71,7 @@ class Question:
         if text is None:
             return default
         if not text.isascii() or not text.isdecimal() or len(text) > 15:
-            raise UserError(f"{name}: expected a whole number, found {text[:40]!r}")
+            raise UserError(f"{name}: expected an integer, found {text[:40]!r}")
         return int(text)
 
     def number(self, name: str) -> float | None:
@@ -90,7 +90,7 @@ class Question:
         return self.text(name) in ("1", "true")
 
     def ways(self, session: Session) -> tuple[Variant, Variant]:
-        """The way with its knobs turned, and the arm that it is held against."""
+        """The way with its knobs turned, and the arm that it is compared with."""
         words = self._request.query_params.getlist("set")
         if len(words) > MAX_WORDS or any(len(word) > LONGEST for word in words):
             raise UserError(f"at most {MAX_WORDS} knobs at a time, of at most {LONGEST:,} characters each")

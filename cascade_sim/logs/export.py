@@ -7,7 +7,7 @@ imports them.
     propensities.parquet of randomised pages: how likely each choice was
     mapping.yaml         for `import-logs`, with the digests of the tables
 
-The evaluation is served again, block by block, and held against the run's own log while it is written.
+The evaluation is served again, block by block, and compared with the run's own log while it is written.
 """
 
 from __future__ import annotations

@@ -422,11 +422,11 @@ def parse_line(text: str) -> Line | None:
             if place > 0:
                 raise ValueError("qid must follow the label")
             if not _WHOLE.match(value):
-                raise ValueError(f"the qid '{_cut(value)}' is not a whole number")
+                raise ValueError(f"the qid '{_cut(value)}' is not an integer")
             qid = int(value)
             continue
         if not _WHOLE.match(name):
-            raise ValueError(f"the feature id '{_cut(name)}' is not a whole number")
+            raise ValueError(f"the feature id '{_cut(name)}' is not an integer")
         if int(name) > MAX_ID:
             raise ValueError(f"the feature id {name} is above {MAX_ID}")
         if int(name) in features:

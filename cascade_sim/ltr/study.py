@@ -601,7 +601,7 @@ def _compare(
 
 
 def _best(rows: list[dict[str, Any]], grouped: dict[str, list[Row]], metric: str) -> dict[str, Any] | None:
-    """The best ranker of a metric, and which others are not told apart from it, list by list.
+    """The best ranker of a metric, and which others are not significantly different from it, list by list.
 
     For order a calibrator changes nothing and is left out; for scale, whatever has none.
     """

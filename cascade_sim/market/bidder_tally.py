@@ -1,6 +1,6 @@
 """How each kind of bidder fared in a market: what it won, what it bid, and how its advertisers spent.
 
-Counts are whole numbers and curves are read at the bidders' updates, so nothing here depends on how requests
+Counts are integers and curves are read at the bidders' updates, so nothing here depends on how requests
 were cut into blocks.
 """
 

@@ -26,8 +26,9 @@ last stage that was done in time.
 
 Sizes (`AdaptiveSizeRule`). When advertisers lower their bids or run dry, all scores fall, and a rule with
 fixed edges would hand fewer and fewer ads to ranking. So edges follow the features of the last thousand
-requests: a bucket keeps its share of requests. What a window spent beyond the budget, or left, is made up for over the
-next thousand requests, so the mean over a run stays at the budget although edges lag behind by a window.
+requests: a bucket keeps its share of requests. What a window spent beyond the budget, or left, is made up for
+over the next thousand requests, so the mean over a run stays at the budget although edges lag behind by a
+window.
 
 `ComputeTally` keeps latency, who answered, load by hour, and what compute brought in.
 """

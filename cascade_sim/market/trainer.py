@@ -214,7 +214,7 @@ class Trainer:
         return net_to_train(module, objective_of(spec), seed)
 
     def _ranker(self) -> dict[str, Any]:
-        """What the model in the ranking seat is trained for; nothing if it is built in or has a teacher."""
+        """What the model in the ranking stage is trained for; nothing if it is built in or has a teacher."""
         name = self.arm.last.scorer.name
         if name not in self._modules or self._spec(name).trained_by.has_teacher:
             return {}

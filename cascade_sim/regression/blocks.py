@@ -74,7 +74,7 @@ class Blocks:
         return Blocks(self.requests, n, {name: arm.with_groups(n) for name, arm in self.arms.items()})
 
     def data(self) -> dict[str, Any]:
-        """The blocks as plain data: sums to ten digits, whole numbers as integers."""
+        """The blocks as plain data: sums to ten digits, integers as integers."""
         return {
             "requests": self.requests,
             "groups": self.groups,
@@ -216,7 +216,7 @@ def expect(data: Mapping[str, Any], key: str, kind: type, where: str, path: str 
     return value
 
 
-_ARTICLES = {int: "a whole number", str: "a text", dict: "an object", list: "a list"}
+_ARTICLES = {int: "an integer", str: "a text", dict: "an object", list: "a list"}
 
 
 def _kind(value: Any) -> str:

@@ -127,7 +127,7 @@ def check_revenue(
 def refuse_incomparable(
     baseline: Baseline, scenario: Scenario, where: str, plan: Collection[tuple[str, str]], *, is_fresh: bool
 ) -> None:
-    """UserError where a run of the scenario could not be held against the baseline: before it is run.
+    """UserError where a run of the scenario could not be compared with the baseline: before it is run.
 
     `plan`: what is guarded, (arm, metric).
     """

@@ -2,7 +2,7 @@
 
 One cascade is trained and serves many stretches of traffic, each as long as a check's. On each stretch the
 very comparison of `check` is made between what was served and the same with a change planted: a known one in
-what is earned (power), or one that alters prices, luck or visitors and nothing on average (false alarms).
+what is earned (power), or one that alters prices, luck or visitors and nothing on average (false positives).
 """
 
 import itertools
@@ -82,7 +82,7 @@ class NominalRate:
     measurements, however few its runs. Few runs make a wide band.
     """
 
-    is_change: bool  # the power, or else the false alarms
+    is_change: bool  # the power, or else the false positives
     promised: float
     worst: Rate
     band: tuple[float, float]  # where chance leaves that rate if the promise is kept
@@ -90,7 +90,7 @@ class NominalRate:
 
 
 def promises(rates: Sequence[Rate]) -> tuple[NominalRate, NominalRate]:
-    """Of the power and of the false alarms, in this order."""
+    """Of the power and of the false positives, in this order."""
     return _promise(rates, True), _promise(rates, False)
 
 

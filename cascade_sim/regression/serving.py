@@ -28,7 +28,7 @@ from cascade_sim.study.simulation import Simulation
 class OtherTraffic(Arrivals):
     """A market whose evaluation meets a later stretch of requests: the same world and models, other visitors.
 
-    Stretch 0 is the usual one; each begins a whole number of blocks behind it, so that none overlap.
+    Stretch 0 is the usual one; each begins an integer of blocks behind it, so that none overlap.
     """
 
     def __init__(self, sim: Simulation, workers: int, stretch: int):

@@ -30,7 +30,7 @@ def _opening(verdict: Verdict) -> str:
     n = len(verdict.findings)
     return (
         f"{verdict.where} against {verdict.against}: {how}; {verdict.requests:,} requests "
-        f"in {verdict.groups} groups;\n{n} metrics guarded, Holm's correction keeps false alarms of all "
+        f"in {verdict.groups} groups;\n{n} metrics guarded, Holm's correction keeps false positives of all "
         f"together at {ALPHA:.0%}"
     )
 
@@ -77,7 +77,7 @@ def _row(finding: MetricChange) -> tuple[str, ...]:
     elif finding.is_significant:
         word = "within tolerance"
     else:
-        word = "could be chance"
+        word = "not significant"
     if math.isinf(finding.move.log):
         interval = ""
     elif finding.metric in MARKET_METRICS and finding.move.se == 0.0:
@@ -143,7 +143,7 @@ def needed_requests(requests: int, seen: float, wanted: float) -> int:
 def _conclusion(verdict: Verdict) -> str:
     failed = verdict.failed
     if not failed:
-        return "passed: no guarded metric moved beyond chance and its tolerance"
+        return "passed: no guarded metric moved significantly and by more than its tolerance"
     worst = max(failed, key=lambda finding: abs(finding.move.relative))
     return (
         f"FAILED: {len(failed)} of {len(verdict.findings)} metrics moved; the most: {worst.arm} "

@@ -26,7 +26,7 @@ LACKS: Mapping[Kind, Mapping[Capability, str]] = {
     "fitted": {"corpus": CORPUS},
     "replayed": {
         "corpus": CORPUS,
-        "truth": "a log has no hidden truth",
+        "truth": "a log has no ground truth",
         "training": "a replayed log has no features to learn from; log the scores of a model as score.NAME "
         "and seat it as logged-NAME, or fit a world to the log (fit-world)",
         "fresh_requests": "a replayed log has no other requests than those that were logged",

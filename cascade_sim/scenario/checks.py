@@ -548,7 +548,7 @@ def _stage_key(name: str) -> KeyPath:
 
 
 def _world_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
-    """What an arm asks of a drawn world that is not in it."""
+    """What an arm asks of a synthetic world that is not in it."""
     slots, retrieved = arm.slots, arm.retrieval_size
     ads, effects = scenario.world.ads, len(scenario.world.slot_effects)
     slots_key = ("slots",)

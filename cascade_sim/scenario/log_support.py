@@ -106,7 +106,7 @@ def world_from_working_folder(world: World, folder: Path) -> World:
 
 
 def stage_models_of(scenario: Scenario, about: About | None) -> tuple[str, ...]:
-    """Who may sit in a stage without being trained: in a drawn world, or of a replayed log."""
+    """Who may sit in a stage without being trained: in a synthetic world, or of a replayed log."""
     if about is None:
         return BUILT_IN_SCORERS
     seats = ["random", "constant"]
@@ -134,7 +134,7 @@ def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -
         return
     for key in World.model_fields:
         if key != "logged" and ("world", key) in given:
-            text = "has no meaning beside logged: what was logged takes the place of a drawn world; remove it"
+            text = "has no meaning with logged: the log takes the place of a synthetic world; remove it"
             yield Problem(("world", key), text, uses=(("world", key), AT))
     fitted = world.logged.fitted
     for section, capability in NEEDS.items():
@@ -216,7 +216,7 @@ def _check_fitted_market(scenario: Scenario, about: About) -> Iterator[Problem]:
     if market.compute is not None:
         text = (
             "requests of a log have slots and reserves of their own, which answers that come too late do not "
-            "know; remove it, or fit a drawn world (--parametric)"
+            "know; remove it, or fit a synthetic world (--parametric)"
         )
         yield Problem(("market", "compute"), text, uses=(AT,))
     if not about.counts.users:

@@ -139,7 +139,7 @@ class Training(Section):
         default=512,
         ge=1,
         le=10**6,
-        description="Requests on which every deployment is held against the truth.",
+        description="Requests on which every deployment is compared with the truth.",
     )
     settle: int | None = Field(
         default=None,
@@ -172,7 +172,7 @@ class Designs(Section):
     """
 
     treatment: Name = Field(description="The arm on trial.")
-    control: Name | None = Field(default=None, description="The arm it is held against; absent: baseline.")
+    control: Name | None = Field(default=None, description="The arm it is compared with; absent: baseline.")
     share: float = Field(default=0.5, gt=0, lt=1, description="Share of requests, users or slots treated.")
     kinds: Annotated[tuple[Kind, ...], Field(strict=False)] = Field(
         default=("request", "user", "budget", "switchback"), min_length=1, description="Designs to run."
@@ -318,7 +318,7 @@ class Market(Section):
         default=None, description="Models that learn from what they show; absent: they stay as they are."
     )
     designs: Designs | None = Field(
-        default=None, description="Experiments on the market, held against the launch; absent: none."
+        default=None, description="Experiments on the market, compared with the launch; absent: none."
     )
 
     @model_serializer(mode="wrap")

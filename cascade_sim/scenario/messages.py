@@ -85,7 +85,7 @@ def unknown_key(path: KeyPath) -> str:
 
 
 def expected(node: Node | None) -> str:
-    """`a whole number from 1 to 65536`, `one of gsp, vcg, first`, `a list of names`, …"""
+    """`an integer from 1 to 65536`, `one of gsp, vcg, first`, `a list of names`, …"""
     if node is None:
         return "plain YAML: finite numbers, text, true, false, lists and mappings"
     if "enum" in node or "const" in node:
@@ -94,7 +94,7 @@ def expected(node: Node | None) -> str:
         return f"a name of {PATTERNS.get(node['pattern'], node['pattern'])}"
     kind = node.get("type")
     if kind in ("integer", "number"):
-        return ("a whole number" if kind == "integer" else "a number") + _range(node)
+        return ("an integer" if kind == "integer" else "a number") + _range(node)
     if kind == "object" and "properties" in node:
         return "a mapping with keys " + ", ".join(node["properties"])
     if kind == "array":
@@ -105,7 +105,7 @@ def expected(node: Node | None) -> str:
 def _plural(node: Node) -> str:
     if "enum" in node:
         return ", ".join(node["enum"])
-    return {"number": "numbers" + _range(node), "integer": "whole numbers", "string": "names"}.get(
+    return {"number": "numbers" + _range(node), "integer": "integers", "string": "names"}.get(
         str(node.get("type")), "values"
     )
 

@@ -105,7 +105,7 @@ class ModelSpec(Section):
     )
     dumped_by: Name | None = Field(
         default=None,
-        description="For sbcr in the ranking seat, in market.training: the model whose scores of its pages "
+        description="For sbcr in the ranking stage, in market.training: the model whose scores of its pages "
         "it learns beside. That one learns from the same pages and is not served. Absent: the model itself, "
         "as it was deployed when a page was shown. The study's log has the scores of whoever wrote it.",
     )
@@ -121,7 +121,7 @@ class ModelSpec(Section):
     )
     proxy_calibrator: CalibratorName | None = Field(
         default=None,
-        description="For a model of the pre-ranking seat that predicts probabilities: what maps its scores "
+        description="For a model of the pre-ranking stage that predicts probabilities: what maps its scores "
         "to the predictions of its teacher or, without one, of the baseline arm's ranking model, on the "
         "pre-ranking set of shadowed requests.",
     )

@@ -256,7 +256,7 @@ class Scenario(Section):
     description: str = Field(default="", description="Free text for the report.")
     seed: int = Field(default=1, ge=0, le=2**63 - 1, description="Seed of every random draw.")
     world: World = Field(
-        default=World(), description="What all arms share: users, ads, bids, the hidden truth."
+        default=World(), description="What all arms share: users, ads, bids, the ground truth."
     )
     traffic: Traffic = Field(default=Traffic(), description="Arrival of requests.")
     cascade: Cascade = Field(
@@ -418,6 +418,6 @@ def requests_by_phase(scenario: Scenario) -> dict[str, int]:
 
 
 def control_arm(scenario: Scenario) -> str:
-    """The arm that the treatment of `market.designs` is held against."""
+    """The arm that the treatment of `market.designs` is compared with."""
     assert scenario.market is not None and scenario.market.designs is not None
     return scenario.market.designs.control or scenario.report.baseline

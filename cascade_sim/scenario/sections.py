@@ -316,7 +316,7 @@ class Logged(Section):
     resample: Literal["auto", "request", "user", "hour"] = Field(
         default="auto",
         description="What intervals resample: requests, users with all their requests, or hours. auto: users "
-        "where they come again, hours where these differ by more than chance, else requests.",
+        "where they come again, hours where these differ significantly, else requests.",
     )
     slot_effects: Annotated[tuple[SlotEffect, ...], Field(strict=False)] | None = Field(
         default=None,
@@ -341,7 +341,7 @@ class Logged(Section):
 
 
 class World(Section):
-    """What all arms share and cannot change: users, ads, bids and the hidden truth."""
+    """What all arms share and cannot change: users, ads, bids and the ground truth."""
 
     users: int = Field(default=4000, ge=1, le=MAX_ID, description="Number of users.")
     ads: int = Field(default=20000, ge=2, le=MAX_ID, description="Number of ads in the corpus.")

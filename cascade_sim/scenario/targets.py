@@ -92,7 +92,7 @@ def parse_target(name: str, changes: Sequence[str], jitter: Jitter = "drop") -> 
 
 
 def logged_knobs(jitter: Jitter) -> Target:
-    """What targets of the knobs are held against: today's values, fixed or with the log's noise."""
+    """What targets of the knobs are compared with: today's values, fixed or with the log's noise."""
     return Target(TODAY if jitter == "drop" else AS_LOGGED, jitter=jitter)
 
 

@@ -1,6 +1,6 @@
 """Columns on the disk, which are data from anywhere: what a column may hold, and a checked file of one.
 
-A digest says that a file is as it was written, not who wrote it. So every value is held against the range
+A digest says that a file is as it was written, not who wrote it. So every value is compared with the range
 that its `Column` declares before anything is made of it: an index that a compiled loop cannot hold must not
 come to it. `ColumnFile.chunks` does that in one pass; a range that is read later must have the digests that
 its chunks had then, so what is used is what was checked.

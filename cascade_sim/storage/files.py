@@ -23,7 +23,7 @@ from typing import Any
 from cascade_sim.foundation import cleanup
 from cascade_sim.foundation.errors import UserError
 
-MAX_DIGITS = 40  # of a whole number in JSON
+MAX_DIGITS = 40  # of an integer in JSON
 LARGEST = 1e100  # of a number in JSON: squares and sums of such are still finite
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)  # for os.open
 MARKED = 4096  # bytes at the beginning of a file that say whose it is
@@ -207,7 +207,7 @@ def parse_json(data: bytes | str) -> Any:
 
 def _whole(text: str) -> int:
     if len(text) > MAX_DIGITS:
-        raise ValueError(f"a whole number of {len(text):,} digits")
+        raise ValueError(f"an integer of {len(text):,} digits")
     return int(text)
 
 

@@ -275,7 +275,7 @@ class Run:
 def open_run(path: str | Path) -> Run:
     """A finished run. UserError if it is none, unfinished, damaged, or of another version's semantics.
 
-    Nothing of it is run: what it says is read, and held against its seals.
+    Nothing of it is run: what it says is read, and compared with its seals.
     """
     folder = Path(path)
     manifest = read_manifest(folder)
@@ -323,7 +323,7 @@ def _check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     for key, kind in MANIFEST_TYPES.items():
         value = manifest.get(key)
         if value is not None and not isinstance(value, kind):
-            expected = {dict: "an object", int: "a whole number", str: "text"}[kind]
+            expected = {dict: "an object", int: "an integer", str: "text"}[kind]
             raise UserError(f"{below(folder, MANIFEST)}: {key} must be {expected}, found {value!r}")
 
 

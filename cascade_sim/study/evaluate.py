@@ -1,4 +1,4 @@
-"""The evaluation: every arm serves the same traffic under the same luck, and is measured."""
+"""The evaluation: every arm serves the same traffic with common random numbers, and is measured."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -120,7 +120,7 @@ class ArmEvaluation:
     culprit. Without `has_exposure` the log that tells which ads were exposed is gone; none is taken to be.
     """
 
-    n_detail = 0  # requests that are held against the whole corpus
+    n_detail = 0  # requests that are compared with the whole corpus
 
     def __init__(
         self,
@@ -297,7 +297,7 @@ class Evaluation(ArmEvaluation):
         named = [name for name in dict.fromkeys(seats) if name not in sim.built_in]
         knows_truth = sim.environment.has("truth")
         if not knows_truth:
-            named = []  # held against the log's own clicks, not against a truth
+            named = []  # compared with the log's own clicks, not against a truth
         ranker = self.specs[sim.scenario.report.baseline].ranking.model
         self.model_quality = QualityStudy(
             sim, named, ranker if knows_truth else None, baseline, self.n_quality

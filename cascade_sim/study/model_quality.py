@@ -1,6 +1,6 @@
 """How good each model is on the win set (what was shown), the competitive set and those of earlier stages.
 
-Predictions are held against the truth and, in level, against the ranker's (`proxy_pcoc`). Also the curves of
+Predictions are compared with the truth and, in level, against the ranker's (`proxy_pcoc`). Also the curves of
 the report: distributions of predictions on the sets, and the reliability of the pre-ranking predictions
 against the ranker's.
 """
@@ -18,7 +18,7 @@ from cascade_sim.environments.evaluators.model_quality import LOG10_EDGES, Model
 from cascade_sim.foundation.limits import GROUPS
 from cascade_sim.study.simulation import Simulation
 
-PROXY_SET = "pre_ranking_set"  # on which students are held against the ranker
+PROXY_SET = "pre_ranking_set"  # on which students are compared with the ranker
 
 
 class QualityStudy:
@@ -60,7 +60,7 @@ class QualityStudy:
                     self._reliability[name].append((prediction[valid], predictions[self._ranker][valid]))
 
     def _is_student(self, name: str) -> bool:
-        """Whether its predictions can be held against a ranker's."""
+        """Whether its predictions can be compared with a ranker's."""
         scorer: Scorer = self.models[name]
         return self._ranker is not None and name != self._ranker and is_probability(scorer)
 

@@ -1,1 +1,1 @@
-"""What all arms share: users, ads, advertisers, and the hidden truth of clicks and conversions."""
+"""What all arms share: users, ads, advertisers, and the ground truth of clicks and conversions."""

@@ -1,4 +1,4 @@
-"""The hidden truth: click and conversion rates that no model ever sees.
+"""The ground truth: click and conversion rates that no model ever sees.
 
 logit CTR(r, a) = base + w_q quality_a + w_t tier_a + w_u user_u + w_c context_r
                 + sum_g w_g <u_g, a_g> / sqrt(d_g) + w_m max(0, <u_h, a_h>/sqrt(d_h) - threshold)

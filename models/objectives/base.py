@@ -111,7 +111,9 @@ class Objective:
 
     @classmethod
     def gives_logits(cls) -> bool:
-        """Whether its score is by itself the log-odds of a click, which another score can be held against."""
+        """Whether its score is by itself the log-odds of a click, which another score can be compared
+        with.
+        """
         return cls.has_scale and cls.link == "sigmoid"
 
     @classmethod

@@ -75,7 +75,7 @@ def test_without_fatigue_no_bit_of_the_ctr_changes_and_certainties_stay():
 
 def test_nonsense_is_refused():
     one = np.array([0])
-    with pytest.raises(TypeError, match="whole numbers"):
+    with pytest.raises(TypeError, match="integers"):
         after(np.zeros(1), one, np.array([0.5]), 1.0, half_life_hours=1)
     with pytest.raises(ValueError, match="user 4 is not among the 2"):
         after(np.zeros(2), np.array([4]), one, 1.0, half_life_hours=1)

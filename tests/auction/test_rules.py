@@ -203,7 +203,7 @@ NO_INPUT = {
     "an id that is none": ((BIDS, PCTRS, {"ids": [1.0, np.nan]}), "candidate 1: ids is nan"),
     "an id beyond 64 bits": ((BIDS, PCTRS, {"ids": np.array([1, 2**63], np.uint64)}), "candidate 1: ids is"),
     "names": ((BIDS, PCTRS, {"ids": ["a", "b"]}), "ids holds 'a'"),
-    "parts of a slot": ((BIDS, PCTRS, {"slots": 1.5}), "slots is 1.5; it must be a whole number"),
+    "parts of a slot": ((BIDS, PCTRS, {"slots": 1.5}), "slots is 1.5; it must be an integer"),
     "slots in words": ((BIDS, PCTRS, {"slots": "1"}), "slots is '1'"),
     "no slots": ((BIDS, PCTRS, {"slots": None}), "slots is None"),
     "a negative slot": ((BIDS, PCTRS, {"slots": -1}), "slots is -1"),

@@ -9,7 +9,7 @@ from worlds.tiny_market import make_block
 
 
 def test_an_ad_below_the_cpc_reserve_is_not_shown_and_takes_no_place_in_ranking():
-    """Where pre-ranking knows the bid that the reserve is held against."""
+    """Where pre-ranking knows the bid that the reserve is compared with."""
     seats = {"pre": Table(PCTR), "rank": Table(PCTR), "pre_bid": "opt", "size": 3}
     found = one(range(6), Bids(BID), **seats, reserve_cpc=1.0)
     assert found.competitive_set.tolist() == [[0, 1, 2]]  # 3 ties with 1 and 2 but bids 0.5
@@ -28,7 +28,7 @@ INIT, OPT = [0.9, 1.2, 1.1, 0.8, 0.7, 0.6], [1.5, 0.5, 0.6, 1.4, 0.9, 0.8]
     [
         # By init-bid * pCTR the best are 1 .12, 2 .11 and 0 .09; who passes the reserve is not known.
         ("init", "opt", [0, 1, 2], [0, -1]),
-        # The reserve is held against the opt-bid: 0 .15 and 3 .14 pass, 4 .09 is the best of the rest.
+        # The reserve is compared with the opt-bid: 0 .15 and 3 .14 pass, 4 .09 is the best of the rest.
         ("opt", "opt", [0, 3, 4], [0, 3]),
         ("init", "init", [0, 1, 2], [1, 2]),
         ("none", "opt", [0, 1, 2], [0, -1]),

@@ -99,7 +99,7 @@ BROKEN = {
     ),
     "a missing method": ({"more_methods": "observe = None"}, "constructor", "found none called observe"),
     "one bid per advertiser": ({"more_bids": "bids = self.share"}, "bids", "[a] = [40], found shape [12]"),
-    "whole numbers": ({"more_bids": "bids = bids.astype(int)"}, "bids", "found dtype int64"),
+    "integers": ({"more_bids": "bids = bids.astype(int)"}, "bids", "found dtype int64"),
     "a list": ({"more_bids": "bids = bids.tolist()"}, "bids", "found list"),
     "a negative bid": ({"more_bids": "bids = bids - 5"}, "bids", "found -"),
     "a bid that is no number": ({"more_bids": "bids[3] = np.nan"}, "bids", "found nan at 3 at the start"),

@@ -67,7 +67,7 @@ def test_the_built_in_kinds_pass(kind):
 BROKEN = {
     "a flat answer": ({"after": "logit = logit.flatten()"}, "output", "[R, n] = [6, 5], found shape [30]"),
     "an extra axis": ({"after": "logit = logit.unsqueeze(-1)"}, "output", "found shape [6, 5, 1]"),
-    "whole numbers": ({"after": "logit = logit.long()"}, "output", "found dtype torch.int64"),
+    "integers": ({"after": "logit = logit.long()"}, "output", "found dtype torch.int64"),
     "a list": ({"after": "logit = logit.tolist()"}, "output", "found list"),
     "an error in forward": ({"before": "request.nothing"}, "output", "mine.py:15: AttributeError"),
     "a squeeze": ({"after": "logit = logit.squeeze()"}, "small sizes", "found [5]"),

@@ -1,4 +1,4 @@
-"""Arms over several worlds, each held against one of them."""
+"""Arms over several worlds, each compared with one of them."""
 
 import copy
 import json

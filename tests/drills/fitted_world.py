@@ -3,7 +3,7 @@
     python tests/drills/fitted_world.py [--seeds 5,6] [--jobs 2] [--folder FOLDER]
 
 The log has Pareto bids, segments, slots whose effects nobody wrote down, and a hidden intent. A world is
-fitted to its first half and held against its second; another, fitted to all of it, is asked what-ifs whose
+fitted to its first half and compared with its second; another, fitted to all of it, is asked what-ifs whose
 answers the market's truth knows: for the log's own requests, with the interval over requests, and for twelve
 times as many of other people, for whom the world's interval is to hold. Several seeds are several markets:
 what is asked stays the same.

@@ -1,4 +1,4 @@
-"""What must hold between the hidden truth, the pages shown, the money and the logs.
+"""What must hold between the ground truth, the pages shown, the money and the logs.
 
 Bounds are 4.5 standard deviations: far enough that a fixed seed passes, near enough that the bias named in
 each test would fail.

@@ -1,4 +1,4 @@
-"""Settlement against a second one in plain Python: one request at a time, whole numbers, exact prices."""
+"""Settlement against a second one in plain Python: one request at a time, integers, exact prices."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction

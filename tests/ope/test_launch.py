@@ -1,4 +1,4 @@
-"""Launches on many short logs of a small world, held against serving them again at the fixed knobs."""
+"""Launches on many short logs of a small world, compared with serving them again at the fixed knobs."""
 
 import numpy as np
 import pytest

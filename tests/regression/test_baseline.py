@@ -64,7 +64,7 @@ def broken(data, path, value):
         ("kind", "something", "kind is 'something'; expected 'cascade_sim revenue baseline'"),
         ("format", 2, "format is 2, this version has 1"),
         ("semantics", 1, "semantics is 1, this version has"),
-        ("semantics", "x", 'semantics is "x"; expected a whole number'),
+        ("semantics", "x", 'semantics is "x"; expected an integer'),
         ("groups", 100, "groups is 100; expected a power of 2 from 8 to 256"),
         ("arms", [], "arms is a list; expected an object"),
         ("arms", {}, "arms is empty"),

@@ -89,12 +89,14 @@ def test_the_command_finds_half_a_percent_and_prints_both_rates_with_bands(tmp_p
     code = main(["check-power", str(file), "--runs", "20", "--requests", "4096", "--quiet"])
     out = capsys.readouterr().out
     assert "every price lower" in out and "20 of 20" in out and "[83.2%, 100.0%]" in out
-    assert "power for 0.5%: as promised" in out and "false alarms: as promised" in out
+    assert "power for 0.5%: as promised" in out and "false positives: as promised" in out
     assert code == 0
 
 
 def rates(false=(0, 0, 0, 0), found=(20, 20, 20, 20), runs=20):
-    """As measured: the last of the false alarms over half of the runs, since it takes two stretches each."""
+    """As measured: the last of the false positives over half of the runs, since it takes two stretches
+    each.
+    """
     return [
         *(Rate(f"no change {i}", False, True, n, runs) for i, n in enumerate(false[:-1])),
         Rate("other requests", False, True, false[-1], runs // 2),
@@ -147,7 +149,7 @@ def test_the_exit_code_follows_the_band_and_not_the_bare_rate(tmp_path, capsys, 
         assert main(["check-power", str(file), "--runs", "20", "--quiet"]) == code
         *_, found, alarms, hint = capsys.readouterr().out.splitlines()
         assert "--runs" in hint
-        assert found.startswith("power for 0.5%: as promised") and alarms.startswith("false alarms: ")
+        assert found.startswith("power for 0.5%: as promised") and alarms.startswith("false positives: ")
         assert ("other requests" in alarms) and ("outside" in alarms) == bool(code)
 
 

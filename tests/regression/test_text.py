@@ -56,7 +56,7 @@ def test_moves_that_cancel_between_groups_are_chance_and_not_rounding(file, meas
         text = verdict_text(replace(verdict, findings=[moved]))
         return next(line for line in text.splitlines() if line.startswith("today")).split("%")[-1].strip()
 
-    assert word(0.0, 0.05) == "could be chance"
+    assert word(0.0, 0.05) == "not significant"
     assert word(1e-15, 1e-15) == "rounding"
 
 

@@ -88,15 +88,15 @@ CASES = {
     ),
     "text for a number": ("  users: 400", '  @users: "400"', "world.users", "write 400 without quotes"),
     "a word for a number": (
-        "    size: 50", "    @size: many", "cascade.pre_ranking.size", "a whole number from 2",
+        "    size: 50", "    @size: many", "cascade.pre_ranking.size", "an integer from 2",
     ),
     "a thousands comma": ("  log: 1000", "  @log: 1,000", "phases.log", "write 1000 without quotes"),
     "a fraction for a count": (
         "    epochs: 3", "    @epochs: 2.5", "models.logloss.epochs", "from 1 to 10,000",
     ),
     "a float for a count": ("  ads: 2000", "  @ads: 2e3", "world.ads", "write 2000"),
-    "a truth value for a number": ("seed: 1", "@seed: true", "seed", "a whole number from 0"),
-    "a list for a number": ("  slots: 5", "  @slots: [5]", "cascade.slots", "a whole number from 1 to 1,000"),
+    "a truth value for a number": ("seed: 1", "@seed: true", "seed", "an integer from 0"),
+    "a list for a number": ("  slots: 5", "  @slots: [5]", "cascade.slots", "an integer from 1 to 1,000"),
     "a number for a list": (
         "features: [user, context, G1]", "@features: 3", "models.logloss.features", "list of names",
     ),

@@ -124,4 +124,4 @@ def test_a_mistake_in_sizes_is_shown_with_its_place(tmp_path):
     assert (
         "a.yaml:6:" in text and "arms.new.pre_ranking.sizes.maen" in text and "did you mean 'mean'?" in text
     )
-    assert "arms.new.pre_ranking.sizes.choices[1]" in text and "a whole number from 2" in text
+    assert "arms.new.pre_ranking.sizes.choices[1]" in text and "an integer from 2" in text

@@ -77,7 +77,7 @@ def test_the_hash_follows_the_meaning_not_the_spelling(minimal, tmp_path):
 def test_a_seed_on_the_command_line_wins(minimal):
     assert load_scenario(minimal, ["seed=5"]).seed == 5
     assert load_scenario(minimal, ["seed=5"], seed=7).seed == 7
-    with pytest.raises(ScenarioError, match="^--seed -1: expected a whole number from 0"):
+    with pytest.raises(ScenarioError, match="^--seed -1: expected an integer from 0"):
         load_scenario(minimal, seed=-1)
 
 

@@ -8,14 +8,14 @@ from cascade_sim.scenario.messages import expected, known_keys, path_text, schem
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        (("seed",), "a whole number from 0 to 2**63 - 1"),
-        (("traffic", "block"), "a whole number from 1 to 65,536"),
+        (("seed",), "an integer from 0 to 2**63 - 1"),
+        (("traffic", "block"), "an integer from 1 to 65,536"),
         (("world", "bids", "median"), "a number above 0 up to 10,000"),
         (("world", "bids", "tier_share"), "a number from 0 to 1"),
         (("bidding", "range"), "a number from 0 to below 1"),
         (("arms", "any", "bidding", "range"), "a number from 0 to below 1"),
         (("auction", "pricing"), "one of gsp, vcg, first, soft_floor"),
-        (("world", "groups", "any", "dims"), "a whole number from 1 to 1,024"),
+        (("world", "groups", "any", "dims"), "an integer from 1 to 1,024"),
         (("world", "slot_effects"), "a list of numbers above 0 up to 1"),
         (("world", "slot_effects", 3), "a number above 0 up to 1"),
         (("models", "any", "data"), "a list of bootstrap, log"),

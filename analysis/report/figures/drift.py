@@ -38,7 +38,7 @@ def drift_scale(metrics: Mapping[str, Any]) -> Any | None:
 def _figure(metrics: Mapping[str, Any], group: str) -> Any | None:
     """Three panels over time, a line per arm of the group; the baseline in grey where it is of another group.
 
-    All groups have the same axes, so that their figures can be held against each other.
+    All groups have the same axes, so that their figures can be compared with each other.
     """
     arms = arms_of(metrics, group)
     if not arms:

@@ -245,7 +245,7 @@ def arm_colors(metrics: Mapping[str, Any]) -> dict[str, str]:
     """One colour per arm or model, the same in every figure; a model called like an arm shares its colour.
 
     The baseline comes first, then the other arms and models in the file's order; reference arms are grey, and
-    the ranking stage's model is as dark as the arm that has it in the pre-ranking seat.
+    the ranking stage's model is as dark as the arm that has it in the pre-ranking stage.
     """
     ranker = ranker_model(metrics)
     names = [metrics["baseline"], *metrics["arms"], *(metrics.get("models") or {}), *score_models(metrics)]

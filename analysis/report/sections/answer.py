@@ -76,7 +76,9 @@ def tiles(metrics: Mapping[str, Any], arm: str) -> Tiles:
 
 
 def tied_tiles(metrics: Mapping[str, Any], arms: Sequence[str]) -> Tiles:
-    """For arms that are not told apart, the lift of revenue per request of each of the first few."""
+    """For arms that are not significantly different, the lift of revenue per request of each of the first
+    few.
+    """
     made, about = [], ""
     for arm in arms[:MAX_TILES]:
         name, own, base = key_figures(metrics, arm)[0]

@@ -161,7 +161,7 @@ def _lift_tile(label: str, lift: Estimate, base: str) -> Tile:
 def off_policy_answer(metrics: Mapping[str, Any]) -> Answer | None:
     """The best change that the log can vouch for, beside every other one asked about and its truth.
 
-    Of knobs, whose lifts can be held against each other; of pages where no other knob was asked about.
+    Of knobs, whose lifts can be compared with each other; of pages where no other knob was asked about.
     """
     part = metrics["off_policy"]
     if not part.get("targets"):
@@ -212,7 +212,7 @@ def market_answer(metrics: Mapping[str, Any]) -> Answer | None:
         return Answer(f"In {_market_name(metrics)}: {base}, no other arm to hold it against.")
     top = known[0]
     headline = _market_headline(metrics, base, known, lifts)
-    where = "With fixed bids and endless money" if has_budgets(metrics) else "In the evaluation"
+    where = "With fixed bids and unlimited budgets" if has_budgets(metrics) else "In the evaluation"
     told = f"{where} {top} brings {percent_text(revenue_lift(metrics, top))}."
     if designs_of(metrics):
         return Answer(design_headline(metrics), _design_tiles(metrics), [headline, told])
@@ -276,7 +276,7 @@ def _market_headline(
             for arm in known[1:]
             if is_gain(lifts[arm]) and not market_contrast(metrics, top, arm).is_above_zero
         ]
-        tied = f", not told apart from {' or '.join(close)}" if close and len(close) <= 2 else ""
+        tied = f", not significantly different from {' or '.join(close)}" if close and len(close) <= 2 else ""
         return f"In {where} {top} earns {text}{tied}."
     if all(lift.is_below_zero for lift in lifts.values()):
         return f"In {where} {base} earns most; next is {top}, {text}."

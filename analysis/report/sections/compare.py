@@ -1,4 +1,4 @@
-"""Runs held against each other: tables, words and CSV."""
+"""Runs compared with each other: tables, words and CSV."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ CSV_COLUMNS = (
     "is_paired",
 )
 PAIRED_BY = {
-    "request": "Differences are paired by request: both runs met the same requests with the same luck.",
+    "request": "Differences are paired by request: both runs met the same requests with common random "
+    "numbers.",
     "world": "Differences are paired by world; intervals are Student t intervals between worlds.",
     "none": "Differences are unpaired.",
 }

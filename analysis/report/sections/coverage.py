@@ -41,7 +41,7 @@ def coverage_tables(rows: Rows, ess_share: Mapping[str, float], reward: str) -> 
             f"{target}: {REWARDS[reward].lower()} {number_text(truth, decimals_for([truth], 4))}, "
             f"ESS {number_text(100 * ess_share[target], 0)} %"
         )
-        columns = ["refused %", "bias %", "RMSE %", "width %", "coverage %", "verdict", "false alarms %"]
+        columns = ["refused %", "bias %", "RMSE %", "width %", "coverage %", "verdict", "false positives %"]
         made.append(Table(title, "estimator", columns, lines))
     return made
 

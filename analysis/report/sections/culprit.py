@@ -37,7 +37,7 @@ def culprit_section(metrics: Mapping[str, Any]) -> Section | None:
         "agrees with ranking by construction."
     )
     alt = "Ranking consistency with one pre-ranking seat replaced at a time"
-    caption = "RCS with each combination of bid and model in the pre-ranking seat. Bars are 95 % intervals."
+    caption = "RCS with each combination of bid and model in the pre-ranking stage. Bars are 95 % intervals."
     if steps_of(metrics):
         title = "Which step of pre-ranking is to blame, and which part of it?"
         about = (

@@ -48,7 +48,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def mark(cell: Mapping[str, Any], better_is_more: bool) -> str:
-    """+ better than the baseline beyond chance, - worse, a space otherwise."""
+    """+ better than the baseline significantly, - worse, a space otherwise."""
     p, gap = cell.get("p"), cell.get("gap")
     if p is None or gap is None or not p < LEVEL:
         return " "
@@ -158,7 +158,7 @@ def hints(findings: Mapping[str, Any]) -> list[str]:
 
 
 def headline(findings: Mapping[str, Any]) -> str:
-    """Who orders best and who predicts best, and from how many others each is not told apart."""
+    """Who orders best and who predicts best, and from how many others each is not significantly different."""
     parts = []
     for metric, does in (("ndcg", "orders"), ("loss", "predicts")):
         best = (findings.get("best") or {}).get(metric)
@@ -168,14 +168,16 @@ def headline(findings: Mapping[str, Any]) -> str:
 
 
 def _told(best: Mapping[str, Any], most: int) -> str:
-    """Of the others: "; not told apart from a and b", or that it is ahead of all."""
+    """Of the others: "; not significantly different from a and b", or that it is ahead of all."""
     near, n = best["near"], best["others"]
     if not n:
         return ""
     if not near:
-        return ", ahead of all others beyond chance" if n > 1 else ", ahead of the other beyond chance"
+        return ", ahead of all others significantly" if n > 1 else ", ahead of the other significantly"
     names = listed([_plain(name) for name in near])
-    return f", not told apart from {names if len(near) <= most else f'{len(near)} of {n} others'}"
+    return (
+        f", not significantly different from {names if len(near) <= most else f'{len(near)} of {n} others'}"
+    )
 
 
 def _plain(name: str) -> str:
@@ -208,7 +210,7 @@ def best_words(findings: Mapping[str, Any]) -> list[str]:
 
 
 def rankers_table(findings: Mapping[str, Any]) -> Table:
-    """A row per ranker with its metrics; coloured where it differs from the baseline beyond chance."""
+    """A row per ranker with its metrics; coloured where it differs from the baseline significantly."""
     measures, settings = columns_of(findings), settings_of(findings)
     columns = [*measures.values(), "stable", *settings.values()]
     rows = []

@@ -47,7 +47,7 @@ def money_section(metrics: Mapping[str, Any]) -> Section | None:
 
 
 def money_table(metrics: Mapping[str, Any]) -> Table | None:
-    """How rightly advertisers are charged, and how far from an all-knowing cascade; None if unknown."""
+    """How rightly advertisers are charged, and how far from an oracle cascade; None if unknown."""
     arms = ordered_arms(metrics)
     names = LOGGED_MONEY if metrics.get("evidence") else MONEY_MEASURES
     if all(arm_value(metrics, arm, name).value is None for arm in arms for name in names):

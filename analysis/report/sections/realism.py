@@ -32,7 +32,7 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 CAPTION = (
-    "Round: the world against the log, coloured where they differ beyond chance. Diamonds: the log's second "
+    "Round: the world against the log, coloured where they differ significantly. Diamonds: the log's second "
     "period against its first. Bars are 95 % intervals."
 )
 SHOWN = "Brackets hold 95 % intervals."
@@ -82,7 +82,7 @@ def realism_words(found: Mapping[str, Any]) -> list[str]:
     words = [
         f"Of {TOLD[other]}: an AUC of {auc_text(test['auc'])}, and {auc_text(test['yardstick']['auc'])} "
         "between the periods. 0.5 is a guess.",
-        f"{differ} of {n} moments differ beyond chance and beyond what the log's periods differ by.",
+        f"{differ} of {n} moments differ significantly and beyond what the log's periods differ by.",
     ]
     if found["whatifs"]:
         inside = sum(row["is_inside"] for row in found["whatifs"])
@@ -241,7 +241,7 @@ def realism_page(found: Mapping[str, Any], svg: str) -> str:
     tables = [TablePart(moments_table(found, group)) for group in GROUPS]
     words = (
         f"Intervals resample {found['resampled']['log']} of the log and {found['resampled']['world']} of the "
-        "world. “Differs”: beyond chance, with as many moments looked at, and beyond what lies between the "
+        "world. “Differs”: significantly, with as many moments looked at, and beyond what lies between the "
         "periods of the log."
     )
     sections.append(Section("", "Moments side by side", (), (Text(words, "small"), *tables), short="Moments"))

@@ -49,7 +49,7 @@ def observed_table(metrics: Mapping[str, Any]) -> Table | None:
 
 
 def models_table(metrics: Mapping[str, Any]) -> Table | None:
-    """Logged predictions held against logged clicks."""
+    """Logged predictions compared with logged clicks."""
     models = metrics["evidence"].get("models") or {}
     if not models:
         return None

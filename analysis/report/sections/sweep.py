@@ -131,7 +131,7 @@ def csv_text(findings: Mapping[str, Any], x: str, y: str) -> str:
 
 
 BY_ESTIMATES = (
-    "Cells are held against each other by their estimates; those whose intervals overlap are not told apart."
+    "Cells are compared with each other by their estimates; overlapping intervals leave their order open."
 )
 
 

@@ -152,7 +152,7 @@ def difference_cell(measure: Measure, entry: Any) -> Cell:
 
 
 def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:
-    """Several ways to serve, one a row, held against the arm as it is; `narrow`: headings need no groups."""
+    """Several ways to serve, one a row, compared with the arm as it is; `narrow`: headings need no groups."""
     today, points = answer["today"], answer["points"]
     entries = [today["metrics"], *(point["metrics"] for point in points)]
 
@@ -231,7 +231,7 @@ def what_if_words(answer: Mapping[str, Any]) -> str:
     knob, arm = answer.get("knob"), answer["arm"]
     best = best_point(answer)
     lift = lift_of(best["metrics"].get(WHAT_IF_REVENUE))
-    sure = "" if lift.is_above_zero or lift.is_below_zero else ", which may as well be none"
+    sure = "" if lift.is_above_zero or lift.is_below_zero else ", which is not significant"
     change = f"{percent_text(lift)} expected revenue per request{sure}"
     if not knob:
         return f"With {settings_text(best['settings'])}, {arm} would have brought {change}."
@@ -274,13 +274,14 @@ def pairing_words(answer: Mapping[str, Any]) -> str:
             f"{' and '.join(parts)}, against other requests of the same market."
         )
     return (
-        "Serving the same requests with the same luck shrinks the variance of the difference in revenue per "
+        "Serving the same requests with common random numbers shrinks the variance of the difference in "
+        "revenue per "
         f"request {' and '.join(parts)}, against other requests with other luck in the same world."
     )
 
 
 def _moves_off_the_page(answer: Mapping[str, Any]) -> str:
-    """Why measures move although every page and charge is the same: what they are held against is not."""
+    """Why measures move although every page and charge is the same: what they are compared with is not."""
     moved = {
         name
         for point in answer["points"]

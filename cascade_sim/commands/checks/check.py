@@ -18,7 +18,7 @@ from cascade_sim.commands.options import (
 from cascade_sim.foundation.terminal import echo
 
 EXIT_CODES = """\b
-Exit code  0  nothing moved beyond chance and tolerance
+Exit code  0  nothing moved significantly and by more than tolerance
            1  a guarded metric moved
            2  a mistake in the command or a file, or a baseline of other traffic or semantics"""
 
@@ -50,8 +50,9 @@ def command(
 ) -> int:
     """Does a scenario, or a finished run, still earn what its baseline earned?
 
-    Every metric of every arm is compared on the same requests under the same luck, so unchanged code is
-    identical; what moved is told with its paired interval and the smallest change that would have been seen.
+    Every metric of every arm is compared on the same requests with common random numbers, so unchanged code
+    is identical; what moved is told with its paired interval and the smallest change that would have been
+    seen.
     """
     from cascade_sim.api import check
 

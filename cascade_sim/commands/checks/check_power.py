@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES = """\b
 Exit code  0  both rates are as promised, as far as so many runs can tell
-           1  fewer found than 95 %, or more false alarms than 5 %: outside the band of chance
+           1  fewer found than 95 %, or more false positives than 5 %: outside the band of chance
            2  a mistake in the command or the scenario"""
 
 
@@ -44,11 +44,12 @@ def command(
     device: str,
     quiet: bool,
 ) -> int:
-    """Measure how small a change of revenue `check` finds, and how often it raises a false alarm.
+    """Measure how small a change of revenue `check` finds, and how often it raises a false positive.
 
     The baseline arm serves many stretches of traffic; on each, what was earned is compared with the same
-    under a planted change. Changes that move nothing on average give the false alarms. A rate counts against
-    the check only outside the band in which chance leaves one that is as promised; more runs, narrower bands.
+    under a planted change. Changes that move nothing on average give the false positives. A rate counts
+    against the check only outside the band in which chance leaves one that is as promised; more runs,
+    narrower bands.
     """
     from cascade_sim.foundation.errors import UserError
     from cascade_sim.regression.check import parse_share
@@ -101,7 +102,7 @@ def rates_text(rates: Sequence[Rate]) -> str:
 def verdict_text(promise: NominalRate, change: str) -> str:
     """A line: the rate that speaks most against the promise, and whether it lies in the band of chance."""
     rate, (low, high) = promise.worst, promise.band
-    title = f"power for {change}" if promise.is_change else "false alarms"
+    title = f"power for {change}" if promise.is_change else "false positives"
     wanted = f"{'at least' if promise.is_change else 'at most'} {promise.promised:.0%} promised"
     return (
         f"{title}: {'as promised' if promise.is_kept else 'NOT as promised'}: {rate.alarms} of {rate.runs}, "
@@ -118,6 +119,7 @@ def runs_hint(runs: int, both: Sequence[NominalRate], needed: int) -> str:
         return ""
     power, false = (promise.band for promise in both)
     return (
-        f"{runs} runs leave wide bands: a power of {power[0]:.0%}, or {false[1]:.0%} of false alarms, would "
+        f"{runs} runs leave wide bands: a power of {power[0]:.0%}, or {false[1]:.0%} of false positives, "
+        "would "
         f"count as promised. With --runs {needed} they end at {1 - USEFUL:.0%} and {USEFUL:.0%}"
     )

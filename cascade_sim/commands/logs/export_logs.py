@@ -31,7 +31,7 @@ Exit code  0  done
 def command(run: Path, out: Path, arm: str | None, phase: str, trust: Any, quiet: bool) -> int:
     """Write a run's auctions as Parquet tables, with the mapping that imports them.
 
-    The evaluation is served again and held against the run's own log. `import-logs FOLDER/mapping.yaml`
+    The evaluation is served again and compared with the run's own log. `import-logs FOLDER/mapping.yaml`
     makes a market of it whose replay is exact.
     """
     from cascade_sim.api import export_logs

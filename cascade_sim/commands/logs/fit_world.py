@@ -14,7 +14,8 @@ from cascade_sim.foundation.terminal import echo
 @click.argument("market", type=PATH)
 @click.option(
     "--parametric", is_flag=True,
-    help="Fit the parameters of a drawn world to the log's moments: shareable, no row of the log is in it.",
+    help="Fit the parameters of a synthetic world to the log's moments: shareable, no row of the log is in "
+         "it.",
 )  # fmt: skip
 @click.option(
     "--share", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,

@@ -21,7 +21,7 @@ from cascade_sim.foundation.terminal import echo, joined
 )
 @out_option("Write compare.json, compare.csv and compare.html here as well.", "FOLDER")
 def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path | None) -> None:
-    """How finished runs differ: every other run is held against the first.
+    """How finished runs differ: every other run is compared with the first.
 
     Prints what it comes to, which keys of their scenarios differ, and what each arm brought. Runs of the same
     world, traffic and seed met the same requests, so their differences are paired, from the evaluation's

@@ -1,4 +1,4 @@
-"""`cascade_sim contrast`: arms of a study over several worlds, each held against one of them."""
+"""`cascade_sim contrast`: arms of a study over several worlds, each compared with one of them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @run_argument
-@click.option("--against", required=True, metavar="ARM", help="The arm that all others are held against.")
+@click.option("--against", required=True, metavar="ARM", help="The arm that all others are compared with.")
 @click.option("--arms", metavar="A,B,…", help="Only these.  [default: all of the scenario]")
 @click.option(
     "--over", metavar="M,N,…", default="gauc,logloss,ece,cpc_error,expected_rpm%", show_default=True,
-    help="Measures of an arm, or of the model in its ranking seat; with % behind: in percent.",
+    help="Measures of an arm, or of the model in its ranking stage; with % behind: in percent.",
 )  # fmt: skip
 @click.option(
     "--on", default="win_set", show_default=True, metavar="SET",
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @out_option("Write the comparisons here as well.", "JSON")
 def command(run: Path, against: str, arms: str | None, over: str, on: str, out: Path | None) -> None:
-    """Arms of a study over several worlds, each held against one of them.
+    """Arms of a study over several worlds, each compared with one of them.
 
     Prints, as Markdown, the mean difference over worlds with an interval that holds for all comparisons of
     the table together, in how many worlds the arm is better, and in bold what Holm's procedure tells apart.

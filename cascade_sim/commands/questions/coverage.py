@@ -62,7 +62,7 @@ def command(
     """Do off-policy intervals cover the truth? One long randomised log, cut into many.
 
     The scenario's models are trained first (or taken from the cache). Then every estimator answers for every
-    target of the section off_policy from each replication alone, and is held against what the simulator says
+    target of the section off_policy from each replication alone, and is compared with what the simulator says
     the target earns. False alarms: how often two logs of one policy seem to differ.
     """
     from cascade_sim.scenario.file import load_scenario

@@ -41,7 +41,7 @@ def command(
     trust: bool,
     quiet: bool,
 ) -> int:
-    """What another setting would have brought, on the same requests with the same luck.
+    """What another setting would have brought, on the same requests with common random numbers.
 
     Serves the run's evaluation again with some knobs turned (stage sizes, seats, bids, fusions, slots,
     auction, bid rule); its trained models are used as they are, and advertisers do not react.

@@ -124,7 +124,7 @@ def _seeds(text: str) -> list[int]:
     except ValueError:
         seeds = []
     if not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds):
-        raise UserError(f"--seeds {text}: expected different whole numbers, such as 101,102")
+        raise UserError(f"--seeds {text}: expected different integers, such as 101,102")
     return seeds
 
 

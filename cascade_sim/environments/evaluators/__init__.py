@@ -1,1 +1,1 @@
-"""How decisions are measured: by the hidden truth, or by what a log has."""
+"""How decisions are measured: by the ground truth, or by what a log has."""

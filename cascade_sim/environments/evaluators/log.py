@@ -1,7 +1,7 @@
 """How decisions on a replayed log are measured: by what was logged, and by the click model where nothing was.
 
-A log has no hidden truth, so what needs one (welfare and payments against an oracle, the best ads by true
-value, the corpus) is left out. Prices are held against those of the click model's CTRs, under names that
+A log has no ground truth, so what needs one (welfare and payments against an oracle, the best ads by true
+value, the corpus) is left out. Prices are compared with those of the click model's CTRs, under names that
 say so.
 """
 

@@ -53,7 +53,7 @@ class TruthContext(Context[ReferenceSets]):
 
 @dataclass(frozen=True)
 class TruthEvaluator:
-    """Measures decisions by the hidden truth. Welfare, payments and revenue have one oracle, the baseline's:
+    """Measures decisions by the ground truth. Welfare, payments and revenue have one oracle, the baseline's:
     an arm with a reserve of its own must not be excused by an oracle that has it too."""
 
     platform: Platform

@@ -2,7 +2,7 @@
 
 Every pricing rule is given the parameters with which it explains the most winners and prices: the exponent,
 the reserve and so on are each where the most logged prices agree (`agreement`), and parts of a rule are taken
-up one by one, as long as they explain more. On the other half the rules are held against each other. Two
+up one by one, as long as they explain more. On the other half the rules are compared with each other. Two
 rules that give the same pages there cannot be told apart by this log.
 """
 
@@ -87,7 +87,7 @@ class Inference:
 
 
 def infer(store: LogStore, context: Context, declared: Rule | None = None) -> Inference:
-    """The rule of a log; a declared one is held against it."""
+    """The rule of a log; a declared one is compared with it."""
     rows = np.arange(store.n_requests)
     is_chooser = draws.uniform(0, "audit half", rows) < 0.5
     if is_chooser.all() or not is_chooser.any():  # a log of a few requests
@@ -291,7 +291,8 @@ def _identified(fits: list[Fit], sample: Auctions, n_prices: int, n_requests: in
             is_decided = False
         elif (n := entry.only_it + entry.only_best) == 0 or binomtest(entry.only_best, n).pvalue > SURE:
             notes.append(
-                f"{both} are not told apart with confidence: of {entry.differs:,} places where they differ, "
+                f"{both} cannot be distinguished with confidence: of {entry.differs:,} places where they "
+                "differ, "
                 f"{best.pricing} alone is right in {entry.only_best:,}, {rule.pricing} in {entry.only_it:,}"
             )
             is_decided = False

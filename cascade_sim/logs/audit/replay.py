@@ -301,7 +301,7 @@ def _habits(
 
 @dataclass(frozen=True, eq=False)
 class PageMatch:
-    """Pages of a rule held against the logged ones."""
+    """Pages of a rule compared with the logged ones."""
 
     is_same_ad: np.ndarray  # [R, k]; two empty places are the same
     is_same_price: np.ndarray  # [R, k] of the same ad

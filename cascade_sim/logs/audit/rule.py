@@ -18,7 +18,7 @@ from cascade_sim.foundation.errors import UserError, unknown_name
 WAYS = ("nearest", "up", "down")  # of rounding
 UNITS = (1, 10, 100, 1_000, 10_000, 50_000, 100_000, 500_000, MICROS)  # micro-units that prices come in
 SAME = {"second": "gsp", "first_price": "first", "second_price": "gsp"}  # other names of rules
-_WHOLE = 1e-9  # nearer to a whole number than this share of it counts as that number
+_WHOLE = 1e-9  # nearer to an integer than this share of it counts as that number
 
 
 @dataclass(frozen=True)

@@ -460,7 +460,7 @@ def side_by_side(
 ) -> list[dict[str, Any]]:
     """Every moment that both have: of the log, of the world, the gap, and that between the log's periods.
 
-    `differs`: the gap is beyond chance with all moments looked at, and beyond that between the periods.
+    `differs`: the gap is significant, adjusted for all moments, and beyond that between the periods.
     """
     from scipy.special import ndtri
 

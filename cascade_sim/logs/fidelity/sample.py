@@ -74,7 +74,7 @@ class Sample:
         return logs[order], at[order]
 
     def codes(self, column: str) -> np.ndarray:
-        """A column of requests as small whole numbers.  [R]"""
+        """A column of requests as small integers.  [R]"""
         if column not in self._codes:
             self._codes[column] = np.unique(self.requests[column], return_inverse=True)[1]
         return self._codes[column]

@@ -1,6 +1,6 @@
 """The world fitted to a log, written: its response in a sealed folder, and the scenario that runs it.
 
-And a store of what such a world brings, to be held against the log.
+And a store of what such a world brings, to be compared with the log.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ def checks_text(checks: Mapping[str, Any]) -> str:
 def sampled_store(sim: Any, folder: Path, requests: int, arm: str | None = None) -> LogStore:
     """What a fitted world brings in its evaluation, served by an arm, as a store in a folder.
 
-    Ads, segments and so on have the log's own names, so that both can be held against each other.
+    Ads, segments and so on have the log's own names, so that both can be compared with each other.
     """
     from cascade_sim.environments.fitted import Fitted
     from cascade_sim.scenario.schema import resolved_arms

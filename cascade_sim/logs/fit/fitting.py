@@ -54,7 +54,7 @@ class Empirical(FittedWorld):
 
 @dataclass(frozen=True)
 class ParametricWorld(FittedWorld):
-    """Moments of the log beside those of the drawn world."""
+    """Moments of the log beside those of the synthetic world."""
 
     fit: Fit
 

@@ -1,4 +1,4 @@
-"""A drawn world whose parameters are fitted to a log: shareable, for no row of the log is in it.
+"""A synthetic world whose parameters are fitted to a log: shareable, for no row of the log is in it.
 
 Most parameters have a moment of their own and follow from it. Variances of the logit of the pCTR between ads,
 between users, between requests and between pairs are the squared weights of the features that vary with them;
@@ -55,10 +55,11 @@ class Components:
 
 
 def fit_parametric(store: Any, seed: int = 1, name: str | None = None) -> Fit:
-    """The scenario of a drawn world that is like a log in its moments."""
+    """The scenario of a synthetic world that is like a log in its moments."""
     if store.about.charging != "click":
         raise UserError(
-            f"{store.about.name} charges per impression; the bids of a drawn world are per click, so no such "
+            f"{store.about.name} charges per impression; the bids of a synthetic world are per click, so no "
+            "such "
             "world can be fitted. fit-world without --parametric keeps the log's bids"
         )
     sample = take(store)
@@ -296,7 +297,7 @@ def visitors(sample: Sample) -> tuple[int, float]:
 
 
 def daily_wave(sample: Sample) -> dict[str, float] | None:
-    """The wave of the CTR over the day: the first harmonic of clicks by hour, if beyond chance."""
+    """The wave of the CTR over the day: the first harmonic of clicks by hour, if significantly."""
     known = np.flatnonzero(sample.is_shown & (sample.candidates["click"] >= 0))
     if sample.days < 1 or not len(known):
         return None
@@ -367,7 +368,7 @@ def _set_effects(scenario: dict[str, Any], parts: Components, slope: float) -> N
 
 
 def trial(scenario: Mapping[str, Any], seed: int, requests: int = SIMULATED) -> Sample:
-    """A sample of a drawn world, with the best predictions that features allow in its seats.
+    """A sample of a synthetic world, with the best predictions that features allow in its seats.
 
     `expected` among its columns is the true chance of a click: smooth where drawn clicks are noisy.
     """
@@ -522,7 +523,8 @@ def _tell(fit: Fit, sample: Sample, seed: int) -> None:
     crowded = any(row["name"] == "candidates_top_10" and not row["is_reached"] for row in fit.rows)
     if crowded and fit.scenario["world"]["popularity"] == 0:
         fit.notes.append(
-            "Retrieval of a drawn world brings some ads more often than the log does, even with no weight on "
+            "Retrieval of a synthetic world brings some ads more often than the log does, even with no "
+            "weight on "
             "popularity: who stands for election, and who wins, is less evenly spread over ads."
         )
     one = np.ones(len(sample))
@@ -538,12 +540,14 @@ def _tell(fit: Fit, sample: Sample, seed: int) -> None:
     for name in ("segment", "placement"):
         if name in sample.requests and len(np.unique(sample.requests[name])) > 1:
             fit.notes.append(
-                f"A drawn world has no {name}s: what differs by {name} is spread over users and requests."
+                f"A synthetic world has no {name}s: what differs by {name} is spread over users and requests."
             )
     if moments.candidate_spread(sample, one) > 0.1 * moments._count(moments.candidates_of)(sample, one):
-        fit.notes.append("Every request of a drawn world has as many candidates; the log's numbers differ.")
+        fit.notes.append(
+            "Every request of a synthetic world has as many candidates; the log's numbers differ."
+        )
     if len(np.unique(sample.requests["slots"])) > 1:
-        fit.notes.append("Every page of a drawn world has as many slots; the log's pages differ.")
+        fit.notes.append("Every page of a synthetic world has as many slots; the log's pages differ.")
 
 
 TOLD = 4096  # requests of the trial that is told of
@@ -614,7 +618,7 @@ def fitted_yaml(fit: Fit, name: str) -> str:
     """The scenario as a file, with what it is above it."""
     missed = ", ".join(row["label"] for row in fit.rows if not row["is_reached"]) or "none"
     head = [
-        f"# A drawn world like the log {name!r} in its moments. No row of the log is in it.",
+        f"# A synthetic world like the log {name!r} in its moments. No row of the log is in it.",
         f"# Moments that it does not reach: {missed}.",
         *(f"# {note}" for note in fit.notes),
     ]

@@ -151,7 +151,7 @@ def realism(
     """What realism.json holds, of two stores.
 
     part      the requests of the log that are compared; all by default. A world that was fitted to the first
-              half of a log is held against the second, beside how alike the halves are.
+              half of a log is compared with the second, beside how alike the halves are.
     whatifs   rows of `matching_whatifs`
     """
     n = log.n_requests

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cascade_sim.logs.importing.kernels import find, hash_texts, insert
 
 NULL, UNKNOWN = -1, -2  # in place of a code
-WHOLE = r"^-?(0|[1-9][0-9]{0,17})$"  # names that are whole numbers, in the one way to write them
+WHOLE = r"^-?(0|[1-9][0-9]{0,17})$"  # names that are integers, in the one way to write them
 AS_FLOAT = r"^-?[0-9]+\.0+$"
 
 
@@ -31,7 +31,7 @@ class Codes:
     def encode(self, texts: pa.Array, add: bool = True) -> NDArray[np.int32]:
         """Their codes: NULL for an empty cell, UNKNOWN for a name that is not there and is not to be added.
 
-        A name with spaces around it, or a whole number written as 12.0, is the name without.
+        A name with spaces around it, or an integer written as 12.0, is the name without.
         """
         texts = texts.cast(pa.large_string())
         hashes = hashes_of(texts)

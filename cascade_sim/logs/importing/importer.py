@@ -4,7 +4,7 @@ checks.
     1  requests are read and put in the order of (time, id); a few tens of bytes of each stay in memory
     2  candidates, outcomes and propensities are read once, each row is checked, and those of a range of
        requests are put into one bucket on the disk
-    3  bucket by bucket they are sorted by (request, ad), held against each other, and written to the store
+    3  bucket by bucket they are sorted by (request, ad), compared with each other, and written to the store
     4  if a kind of fault is above its allowed share nothing stays; else the store gets its name
 
 A request with a faulty row is left out whole, since an auction with a hole in it cannot be replayed.

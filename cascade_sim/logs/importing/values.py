@@ -240,7 +240,7 @@ class Rows:
         return np.where(is_true, 1, np.where(is_false, 0, -1)).astype(np.int8)
 
     def labels(self, name: str, values: Any, is_needed: bool = True) -> NDArray[np.int64]:
-        """Labels to whole numbers by a table; -1 for an empty cell."""
+        """Labels to integers by a table; -1 for an empty cell."""
         texts = self.texts(name, is_needed)
         found = np.full(len(self), -1, np.int64)
         is_known = np.asarray(texts.is_null()) if texts.null_count else np.zeros(len(self), bool)

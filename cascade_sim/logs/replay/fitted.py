@@ -351,7 +351,7 @@ KEPT = 24
 
 
 class FittedTruth(GroundTruth):
-    """The fitted response where a drawn world has its hidden truth."""
+    """The fitted response where a synthetic world has its ground truth."""
 
     def __init__(self, replay: ResampledReplay):
         self._replay = replay

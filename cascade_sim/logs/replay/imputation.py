@@ -240,7 +240,7 @@ def fit_click_model(store: LogStore, seed: int) -> ClickModel | None:
     wanted = {"row", "slot", "click", "pctr", "shared", *terms.of_candidates, *terms.of_requests}
     wanted |= {
         f"{SCORE}{name}" for name in store.about.scores
-    }  # held against the clicks, if not learned from
+    }  # compared with the clicks, if not learned from
     part = {name: values for name, values in part.items() if name in wanted}
     fold, folds_by = _folds(store, seed)
     whole = _fit_whole(terms, part, clicks)

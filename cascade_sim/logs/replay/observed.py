@@ -89,7 +89,7 @@ class _Said:
 
 
 class ObservedClicks:
-    """Stands where the hidden truth of a drawn world stands; outcomes and measures ask it alike."""
+    """Stands where the ground truth of a synthetic world stands; outcomes and measures ask it alike."""
 
     def __init__(self, replay: Replay, seed: int, charging: str = "click"):
         self._replay, self._seed, self._charging = replay, seed, charging

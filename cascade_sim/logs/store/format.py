@@ -43,7 +43,7 @@ SCORE, FEATURE = "score.", "feature."  # how columns of further models and of fe
 
 
 MAX_SLOTS = 10_000
-MAX_MONEY = 1e12  # units: as micro-units, and summed, such are still whole numbers
+MAX_MONEY = 1e12  # units: as micro-units, and summed, such are still integers
 MAX_MICROS = MAX_MONEY * MICROS
 LONGEST = 110 * 366 * 86_400.0  # seconds from the first day to the last: 1990 to 2100
 LAST_DAY = 200_000
@@ -267,7 +267,7 @@ def about_from(data: Mapping[str, Any], file: object) -> About:
     """`About` from market.json; UserError if it is of a newer format or not one at all."""
     version = data.get("format")
     if not isinstance(version, int):
-        raise UserError(f"{file}: 'format' must be a whole number, found {version!r}")
+        raise UserError(f"{file}: 'format' must be an integer, found {version!r}")
     if version > FORMAT:
         raise UserError(
             f"{file} has format {version}, this version reads up to {FORMAT}; use the version that "

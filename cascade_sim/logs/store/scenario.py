@@ -20,7 +20,7 @@ MAX_AT_ONCE = 4_096  # requests
 def logged_scenario(about: About, store: LogStore | None = None) -> dict[str, Any]:
     """The data of a scenario whose arm `logged` serves the log's requests as they were.
 
-    Beside it an arm per further model, with that in the ranking seat.
+    Beside it an arm per further model, with that in the ranking stage.
     `store`: looked at for what `about` does not say: how many ads were ranked, and whether reserves differ by
     request. Without it all candidates are taken as ranked, and the reserve is the declared one.
     """
@@ -64,7 +64,7 @@ def _name(name: str) -> str:
 
 
 def _further(about: About) -> dict[str, Any]:
-    """An arm for each further model of the user's: its scores in the ranking seat."""
+    """An arm for each further model of the user's: its scores in the ranking stage."""
     if about.level == "winners" or about.charging == "impression":
         return {}  # nothing to put in another order by them
     return {f"score-{name}"[:100]: {"ranking": {"model": f"logged-{name}"}} for name in about.scores}

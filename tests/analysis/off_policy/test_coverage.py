@@ -1,4 +1,4 @@
-"""Coverage, bias and false alarms of answers whose properties are known."""
+"""Coverage, bias and false positives of answers whose properties are known."""
 
 import numpy as np
 import pytest

@@ -98,7 +98,7 @@ def test_holm_multiplies_the_smallest_by_all_the_next_by_one_less_and_keeps_the_
     assert holm([0.04, 0.01, 0.05]) == pytest.approx([0.08, 0.03, 0.08])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([]) == []
-    # 0.01 was held against 0.05 / 3 and rejected; 0.04 against 0.05 / 2, where it stopped
+    # 0.01 was compared with 0.05 / 3 and rejected; 0.04 against 0.05 / 2, where it stopped
     assert holm_alpha([0.04, 0.01, 0.05], 0.05) == pytest.approx([0.025, 0.05 / 3, 0.025])
 
 

@@ -53,7 +53,7 @@ def test_the_choice_is_printed_and_written_as_sections_of_a_scenario(tmp_path, c
         (["--over=learning_rate=0.01", "--models=ltr"], "ltr learns from a teacher"),
         (["--over=learning_rate=0.01", "--models=rnk"], "did you mean 'rank'"),
         (["--over=learning_rate=0.01", "--seeds=1"], "1 is the scenario's own seed"),
-        (["--over=learning_rate=0.01", "--seeds=5,5"], "expected different whole numbers"),
+        (["--over=learning_rate=0.01", "--seeds=5,5"], "expected different integers"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused_before_work_starts(words, told, capsys):

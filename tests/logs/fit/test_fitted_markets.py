@@ -1,4 +1,4 @@
-"""Worlds fitted to a log in studies of drawn worlds: markets, retraining, trials, randomised logs."""
+"""Worlds fitted to a log in studies of synthetic worlds: markets, retraining, trials, randomised logs."""
 
 from __future__ import annotations
 

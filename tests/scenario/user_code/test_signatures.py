@@ -1,4 +1,4 @@
-"""Options of a class are held against its signature before anything is run."""
+"""Options of a class are compared with its signature before anything is run."""
 
 import pytest
 from torch import nn

@@ -140,7 +140,7 @@ def learning_words(metrics: Mapping[str, Any]) -> str:
     if others:
         told, rest = _worth_telling(lifts)
         earned = [f"{arm} {_earned_text(lifts[arm])}" for arm in told]
-        earned += [f"{rest} others not told apart from it"] if rest else []
+        earned += [f"{rest} others not significantly different from it"] if rest else []
         text += f" Revenue per request over all days, against {base}: {'; '.join(earned)}."
     return text
 

@@ -441,7 +441,7 @@ def _about_intervals(metrics: Mapping[str, Any], days: float) -> str:
         return "Intervals of differences are 95 % t intervals between worlds."
     if has_any:
         return (
-            f"Intervals of differences are 95 % t intervals over the {days:g} days, each arm held against "
+            f"Intervals of differences are 95 % t intervals over the {days:g} days, each arm compared with "
             "the baseline on the same day. They take days as alike and independent, although bidders learn "
             "from day to day and weekends differ, and they hold for this world only."
         )

@@ -158,7 +158,7 @@ def test_a_market_without_budgets_does_not_speak_of_them():
     for arm in metrics["market"]["arms"].values():
         arm["bidders"] = {name: {**kind, "with_budget": 0} for name, kind in arm["bidders"].items()}
     section = asked_section(metrics)
-    assert "budget" not in section.title and "endless money" not in text_of(
+    assert "budget" not in section.title and "unlimited budgets" not in text_of(
         html(metrics).split("</section>")[0]
     )
     assert not re.search(r"How budgets were spent", html(metrics))

@@ -1,4 +1,4 @@
-"""The report of a replayed log shows what a log can say, and leaves out what takes a hidden truth."""
+"""The report of a replayed log shows what a log can say, and leaves out what takes a ground truth."""
 
 from cascade_sim.analysis.report.page import facts
 from cascade_sim.analysis.report.sections.arms import all_measures_table, arms_section, arms_table

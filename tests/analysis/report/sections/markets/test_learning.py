@@ -72,7 +72,9 @@ def test_of_many_arms_only_those_that_clearly_differ_are_named(metrics):
         metrics["arms"][f"other-{i}"] = metrics["arms"]["ltr"]
     words = learning_words(metrics)
     assert says(words, "ltr", "10.0 points more") and says(words, "7 others", "about as many")
-    assert says(words, "ltr", "−4.0 % [−5.0, −3.0]") and says(words, "7 others", "not told apart")
+    assert says(words, "ltr", "−4.0 % [−5.0, −3.0]") and says(
+        words, "7 others", "not significantly different"
+    )
     assert "other-" not in words
 
 
