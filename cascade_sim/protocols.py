@@ -660,6 +660,9 @@ class Environment(ABC, Generic[Block, Arm, Decision, Realised, Resampled, Metric
         Args:
             route: `cascade.retrieval` or one of its routes (`scenario.schema.Route`).
             find: returns the class of a kind that is not built in.
+
+        Returns:
+            The retriever, for any size; where the world has logged candidates alone, these.
         """
 
     @abstractmethod

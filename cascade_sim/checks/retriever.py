@@ -61,6 +61,9 @@ def check_retriever(
 
     Returns:
         What each check found; `ok` if the class can be used.
+
+    Raises:
+        UserError: the kind or the file is not found.
     """
     if isinstance(retriever, str):
         require_reference(retriever, home, RETRIEVER_KINDS)

@@ -6,8 +6,8 @@ import pytest
 from cascade_sim.analysis.metrics.consistency import rcs
 from cascade_sim.api.results import RunResult
 from cascade_sim.cascade.serve import serve, shadow
+from cascade_sim.context import RunContext
 from cascade_sim.foundation.errors import UserError
-from cascade_sim.foundation.progress import Progress
 from cascade_sim.market.compute import ServerPools, candidates_before_last, stage_candidates
 from cascade_sim.market.panel import Panel
 from cascade_sim.market.run import MarketRun
@@ -169,8 +169,9 @@ def learning(folder, stop_after=None):
             raise KeyboardInterrupt
         return {}
 
-    with Progress(quiet=True) as progress:
-        figures = run_recorded(run, "now", folder, progress, count)
+    context = RunContext(folder)
+    with context.progress:
+        figures = run_recorded(run, "now", context, count)
     return run, figures, seen
 
 

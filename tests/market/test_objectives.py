@@ -24,9 +24,9 @@ def fits(monkeypatch):
     """(module, pages, objective, options) of every fit for an objective."""
     seen, real = [], recipes.train_pages
 
-    def watched(module, view, data, objective, **options):
+    def watched(module, view, data, objective, plan, **options):
         seen.append((module, data, objective, options))
-        return real(module, view, data, objective, **options)
+        return real(module, view, data, objective, plan, **options)
 
     monkeypatch.setattr(recipes, "train_pages", watched)
     return seen
