@@ -49,6 +49,7 @@ def test_the_example_writes_its_baseline_passes_and_fails_once_the_auction_earns
     moved.stdout.fnmatch_lines(["*today*cpc*FAILED", "*FAILED: * metrics moved; the most: *"])
 
 
+@pytest.mark.drill
 def test_what_was_written_is_said_as_well_where_other_processes_run_the_tests(suite):
     pytest.importorskip("xdist")
     done = suite.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider", "--update-revenue-baseline")

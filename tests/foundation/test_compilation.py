@@ -126,6 +126,7 @@ def test_a_file_under_the_name_of_another_is_not_loaded(called, sources, tmp_pat
     assert called(sources) == (14.0, ["outer.outer"])
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("kind", ["cache", "folder", "file", "link"])
 def test_what_another_user_could_have_written_is_not_loaded(called, sources, tmp_path, kind):
     called(sources)
@@ -140,6 +141,7 @@ def test_what_another_user_could_have_written_is_not_loaded(called, sources, tmp
     assert len(files(tmp_path / "home")) == (2 if kind == "cache" else 0)
 
 
+@pytest.mark.drill
 def test_settings_of_numba_have_machine_code_of_their_own(called, sources, tmp_path):
     called(sources)
     assert called(sources, NUMBA_BOUNDSCHECK="1")[1] == ["outer.outer", "inner.half"]
@@ -148,6 +150,7 @@ def test_settings_of_numba_have_machine_code_of_their_own(called, sources, tmp_p
     assert len({kept.parent for kept in files(tmp_path / "cache")}) == 3
 
 
+@pytest.mark.drill
 def test_folders_by_name_by_home_and_where_neither_can_be_written(called, sources, tmp_path):
     none = {compilation.FOLDER_VARIABLE: ""}
     called(sources, **none, XDG_CACHE_HOME=str(tmp_path / "xdg"))

@@ -72,6 +72,7 @@ def test_replications_are_the_same_however_many_are_made():
     assert ends[0] == pytest.approx(ends[1], rel=0.05)
 
 
+@pytest.mark.drill
 def test_the_command_prints_a_table_and_writes_csv_and_plot(tmp_path, capsys):
     sets = [word for one in SMALL for word in ("--set", one)]
     options = [

@@ -79,6 +79,7 @@ def test_what_a_world_keeps_is_as_estimated(overrides, times):
     assert 1 / FACTOR < estimate / kept < FACTOR
 
 
+@pytest.mark.drill
 def test_what_the_estimate_shares_with_the_engine_is_used_by_both():
     shared = {name for name in vars(limits) if name.isupper()}
     users = {name: {module for module, names in of_limits().items() if name in names} for name in shared}

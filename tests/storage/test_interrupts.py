@@ -86,6 +86,7 @@ def finished(folder):
         run.finish(MANIFEST)
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("before", [lambda folder: None, stopped, finished])
 def test_a_folder_that_is_taken_and_given_back(before, tmp_path):
     def case(at):

@@ -15,6 +15,8 @@ from cascade_sim.training.parallel import _state_of_view, _view
 from house.test_determinism import SHORT, digests
 from worlds.tiny_market import tiny_scenario
 
+pytestmark = pytest.mark.drill
+
 DENSE = "user, context, quality, tier, mismatch, G1"
 IDS = (
     "world.ids={user: 0.3, ad: 0.5, advertiser: 0.3, weight: 0.5}",

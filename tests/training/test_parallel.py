@@ -47,6 +47,7 @@ def test_groups_are_of_about_equal_samples_and_each_is_worth_a_process(monkeypat
     assert len(shares(dict.fromkeys("abcdef", 100), most=4)) == 4
 
 
+@pytest.mark.drill
 def test_models_trained_by_other_processes_are_the_same_to_the_last_bit(alone, tmp_path, monkeypatch):
     monkeypatch.setattr(ahead, "WORTH", 100)
     monkeypatch.setattr(module, "WORTH", 100)

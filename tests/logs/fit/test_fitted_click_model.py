@@ -66,6 +66,7 @@ def test_the_checks_find_slots_out_whose_effects_are_wrong(store, monkeypatch):
     assert any(cell["is_off"] for cell in cells if cell["of"] == "slot")
 
 
+@pytest.mark.drill
 def test_the_same_seed_gives_the_same_response(store):
     pairs, _ = pairs_of(store, 900)
     once, again = (fitted_click_model.fit_response(pairs, 3).ctr for _ in range(2))
@@ -78,6 +79,7 @@ def test_too_few_clicks_are_refused(store):
         fitted_click_model.fit_response(pairs)
 
 
+@pytest.mark.drill
 def test_replicates_draw_units_whole_and_are_fits_of_their_own(store):
     pairs, _ = pairs_of(store, 1500)
     user = store.requests["user"][:1500]
@@ -94,6 +96,7 @@ def test_replicates_draw_units_whole_and_are_fits_of_their_own(store):
     )  # replicates change nothing
 
 
+@pytest.mark.drill
 def test_of_a_large_log_a_replicate_draws_a_part(store, monkeypatch):
     pairs, _ = pairs_of(store, 1500)
     monkeypatch.setattr(fitted_click_model, "MAX_DRAWN", int(pairs.is_learned.sum()) // 2)
@@ -103,6 +106,7 @@ def test_of_a_large_log_a_replicate_draws_a_part(store, monkeypatch):
     assert replicate.count.mean() == pytest.approx(0.5, abs=0.1)
 
 
+@pytest.mark.drill
 def test_a_replicate_draws_no_less_than_it_can_learn_from(store, monkeypatch):
     pairs, _ = pairs_of(store, 1500)
     monkeypatch.setattr(fitted_click_model, "MAX_DRAWN", 10)

@@ -16,6 +16,8 @@ from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.study.simulation import Simulation
 
+pytestmark = pytest.mark.drill
+
 REQUESTS, DAYS = 1600, 3.0  # of the log
 OWN = "{features: [user, context, quality, tier, ad_id], dims: 4, hidden: 8, epochs: 1, data: [log]}"
 STILL = "{days: 0.5, window: 1800, update: 3600, budgets: {share: 0}}"

@@ -167,6 +167,7 @@ def test_a_check_is_as_unsure_as_a_what_if_of_the_same_change(market, tmp_path):
     assert found.high - found.low == pytest.approx(asked.lift_high - asked.lift_low, rel=0.3)
 
 
+@pytest.mark.drill
 def test_a_sweep_replays_a_log_once_and_is_as_unsure_as_its_requests(named, tmp_path):
     asked = {"auction.reserve_cpc": [0.1, 0.75]}
     options = {"out": tmp_path / "sweep", "workers": 1}
