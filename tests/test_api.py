@@ -115,7 +115,7 @@ def test_mistakes_are_user_errors(call, said):
     assert said in str(error.value)
 
 
-def test_a_wrong_knob_is_named_with_its_file(example):
+def test_a_wrong_parameter_is_named_with_its_file(example):
     study, *_ = example
     with pytest.raises(UserError, match=r"^auction.reserve=1: unknown key 'reserve' in auction; did"):
         cascade_sim.whatif(study, {"auction.reserve": 1})

@@ -1,17 +1,17 @@
-"""How the reward responds to a knob, from one log in which the knob was jittered per request.
+"""How the reward responds to a parameter, from one log in which the parameter was jittered per request.
 
 Each request draws z ~ N(0, 1) and uses θ exp(σ z) (scale "log", e.g. a reserve) or θ + σ z (scale "linear",
 e.g. a squashing exponent). The score of that draw is z / σ in log θ or in θ, hence
 
     J(θ) = E[r],    dJ / d log θ  (or dJ / dθ)  =  E[r z / σ],    d²J = E[r (z² − 1) / σ²]
 
-J is the reward of the jittered system: the response of the exact knob, smoothed over ± σ. As E[z] = 0, any
-baseline b that does not depend on the request's own z may be taken from r without bias. It is the forecast
-`predicted` if there is one, plus the mean of r − predicted over the other requests:
+J is the reward of the jittered system: the response of the exact parameter, smoothed over ± σ. As E[z] = 0,
+any baseline b that does not depend on the request's own z may be taken from r without bias. It is the
+forecast `predicted` if there is one, plus the mean of r − predicted over the other requests:
 
     ĝ = 1/n Σ (e_i − ē_{-i}) z_i / σ = Σ (e_i − ē) z_i / ((n − 1) σ),     e = r − predicted
 
-Several knobs with independent draws are read from the same log, each as if the others were noise.
+Several parameters with independent draws are read from the same log, each as if the others were noise.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Sensitivity(OffPolicyEstimate):
 
 @dataclass(frozen=True)
 class JointSensitivity:
-    """Slopes per knob, and the mixed second derivatives by pair of knobs (first < second)."""
+    """Slopes per parameter, and the mixed second derivatives by pair of parameters (first < second)."""
 
     slopes: tuple[Sensitivity, ...]
     mixed: dict[tuple[int, int], OffPolicyEstimate]
@@ -69,7 +69,7 @@ def sensitivity(
     *,
     clusters: ArrayLike | None = None,
 ) -> Sensitivity:
-    """Slope of the mean reward in one knob.  reward, z, predicted: [R]; at: θ
+    """Slope of the mean reward in one parameter.  reward, z, predicted: [R]; at: θ
 
     predicted: a forecast of the reward that does not use z nor anything that followed from it. sigma = 0, or
     z without spread, refuses: nothing was explored. Draws whose mean is not 0 or whose mean square is not 1
@@ -77,14 +77,16 @@ def sensitivity(
     """
     r = column(reward, "reward")
     draws = column(z, "z", len(r))
-    _check_knob(sigma, scale, at)
+    _check_parameter(sigma, scale, at)
     baseline = np.zeros(len(r)) if predicted is None else column(predicted, "predicted", len(r))
     residual = r - baseline
     diagnostics = _judge(draws, sigma, baseline, clusters)
-    knob: dict[str, Any] = {"scale": scale, "at": at, "sigma": sigma}
+    parameter: dict[str, Any] = {"scale": scale, "at": at, "sigma": sigma}
     if sigma == 0:
         nothing = OffPolicyEstimate("score_function", None, None, None, None, diagnostics)
-        return Sensitivity(**vars(nothing), **knob, per_unit=nothing, relative=nothing, curvature=nothing)
+        return Sensitivity(
+            **vars(nothing), **parameter, per_unit=nothing, relative=nothing, curvature=nothing
+        )
     slope, influence = _score_mean(residual, draws / sigma)
     mean = float(r.mean())
     share = slope / mean if mean else math.nan
@@ -97,7 +99,7 @@ def sensitivity(
 
     return Sensitivity(
         **vars(estimate(slope, influence)),
-        **knob,
+        **parameter,
         per_unit=estimate(slope / unit, influence / unit),
         relative=estimate(
             share, share_influence, diagnostics.with_findings([denominator_finding(r, clusters)])
@@ -116,24 +118,30 @@ def joint_sensitivity(
     *,
     clusters: ArrayLike | None = None,
 ) -> JointSensitivity:
-    """Slopes in several knobs at once, jittered independently.  z: [R, P]; sigma, scale, at: P each"""
+    """Slopes in several parameters at once, jittered independently.  z: [R, P]; sigma, scale, at: P each"""
     draws = np.asarray(z, np.float64)
-    n_knobs = len(sigma)
-    if draws.ndim != 2 or draws.shape[1] != n_knobs or len(scale) != n_knobs or len(at) != n_knobs:
+    n_parameters = len(sigma)
+    if (
+        draws.ndim != 2
+        or draws.shape[1] != n_parameters
+        or len(scale) != n_parameters
+        or len(at) != n_parameters
+    ):
         raise ValueError(
-            f"z has shape {draws.shape} with {n_knobs} sigmas, {len(scale)} scales and {len(at)} values of "
+            f"z has shape {draws.shape} with {n_parameters} sigmas, {len(scale)} scales and {len(at)} values "
+            "of "
             "at; expected (R, P) and P of each"
         )
     slopes = tuple(
         sensitivity(reward, draws[:, p], sigma[p], scale[p], at[p], predicted, clusters=clusters)
-        for p in range(n_knobs)
+        for p in range(n_parameters)
     )
     r = column(reward, "reward")
     residual = r if predicted is None else r - column(predicted, "predicted", len(r))
     mixed = {}
-    for p, q in combinations(range(n_knobs), 2):
+    for p, q in combinations(range(n_parameters), 2):
         product = draws[:, p] * draws[:, q]
-        diagnostics = worst_of((slopes[p].diagnostics, slopes[q].diagnostics), "knob")
+        diagnostics = worst_of((slopes[p].diagnostics, slopes[q].diagnostics), "parameter")
         diagnostics = diagnostics.with_findings(
             [_mean_finding(product, 0.0, "product of the draws", clusters)]
         )
@@ -146,8 +154,8 @@ def joint_sensitivity(
     return JointSensitivity(slopes, mixed)
 
 
-def knob_weights(z: ArrayLike, sigma: float, shift: float, sigma_target: float | None = None) -> Floats:
-    """Weights p*(knob) / p(knob) [R] of moving the knob's centre by `shift`, for off_policy.
+def parameter_weights(z: ArrayLike, sigma: float, shift: float, sigma_target: float | None = None) -> Floats:
+    """Weights p*(parameter) / p(parameter) [R] of moving the parameter's centre by `shift`, for off_policy.
 
     shift: log θ* − log θ (scale "log") or θ* − θ ("linear"). With σ* = sigma_target (sigma if None),
 
@@ -175,7 +183,7 @@ def _score_mean(residual: Floats, score: Floats) -> tuple[float, Floats]:
 def _judge(z: Floats, sigma: float, baseline: Floats, clusters: ArrayLike | None) -> Diagnostics:
     result = without_weights(len(z))
     if sigma == 0 or np.ptp(z) == 0:
-        return result.with_findings([("refuse", "exploration is missing: the knob was not moved")])
+        return result.with_findings([("refuse", "exploration is missing: the parameter was not moved")])
     few: tuple[Severity, str] = ("refuse", f"{len(z)} requests, fewer than {MIN_REQUESTS}")
     return result.with_findings(
         [
@@ -195,7 +203,7 @@ def _mean_finding(x: Floats, expected: float, name: str, clusters: ArrayLike | N
     return "refuse", f"the {name} average {mean:.3g} instead of {expected:.0f}: not the draws of this log"
 
 
-def _check_knob(sigma: float, scale: str, at: float) -> None:
+def _check_parameter(sigma: float, scale: str, at: float) -> None:
     if not (math.isfinite(sigma) and sigma >= 0):
         raise ValueError(f"sigma must be finite and at least 0, not {sigma}")
     if scale not in ("log", "linear"):

@@ -1,9 +1,10 @@
-"""What a launch would earn: knobs fixed at new values, from a log in which they were jittered per request.
+"""What a launch would earn: parameters fixed at new values, from a log in which they were jittered per
+request.
 
-Moving the centre of the noise (`gradient.knob_weights`) answers another question: the same noise around
+Moving the centre of the noise (`gradient.parameter_weights`) answers another question: the same noise around
 another value. Where the response bends within the noise the two differ, even in sign. Here each request i has
-its draws z_i [P] (standard normal, one per jittered knob), and the launch lies at z*; u_i = z_i − z*. All
-jittered knobs are fixed: those that the launch leaves alone at today's values, which are z = 0.
+its draws z_i [P] (standard normal, one per jittered parameter), and the launch lies at z*; u_i = z_i − z*.
+All jittered parameters are fixed: those that the launch leaves alone at today's values, which are z = 0.
 
     local_linear   mean(v*) + Σ l_i (r_i − v*_i)     the rewards alone, the forecast v* cutting noise only
     local_dr       mean(v*) + Σ l_i (r_i − q_i)      corrected by what the platform's model says of the bend
@@ -19,7 +20,7 @@ lest an accidental zero count). This bound b is shown, and the interval longer: 
 where a normal variable of mean b / se and variance 1 lies within ± c in 95 % (Armstrong and Kolesár 2020; the
 model's bend takes the place of their bound on curvature).
 
-Bandwidth h, one per knob: of a fixed ladder the one with the shortest interval of the lift that is to be
+Bandwidth h, one per parameter: of a fixed ladder the one with the shortest interval of the lift that is to be
 expected, were the bias three times its bound: so that the noise, which the log shows, outweighs what the
 model must be trusted for. The choice looks at forecasts and draws; of rewards only their spread enters.
 
@@ -40,14 +41,14 @@ less than today's value does; the launch, a little away from it, loses:
 >>> z = np.linspace(-2.5, 2.5, 4001)[:, None]
 >>> curve = np.exp(-z[:, 0] ** 2)
 >>> at, today = np.full(4001, np.exp(-0.25)), np.ones(4001)
->>> knob = JitteredParameter("the knob", "its noise", sigma=0.3, at=0.5)
->>> found = launches(curve, z, [knob], 1.2 * curve, 1.2 * at, 1.2 * today)["local_dr"]
+>>> parameter = JitteredParameter("the parameter", "its noise", sigma=0.3, at=0.5)
+>>> found = launches(curve, z, [parameter], 1.2 * curve, 1.2 * at, 1.2 * today)["local_dr"]
 >>> round(float(curve.mean()), 2), round(found.today.value, 2), round(found.lift.value, 2)
 (0.35, 1.0, -0.22)
 
 A launch that the noise never reached has no answer:
 
->>> far = JitteredParameter("the knob", "its noise", sigma=0.3, at=3.0)
+>>> far = JitteredParameter("the parameter", "its noise", sigma=0.3, at=3.0)
 >>> launches(curve, z, [far], 1.2 * curve, 1.2 * at, 1.2 * today)["local_dr"].diagnostics.verdict
 'refuse'
 """
@@ -80,7 +81,7 @@ LAUNCH_ESTIMATORS = {"local_linear": 1.0 + MODEL_OFF, "local_dr": MODEL_OFF}
 
 @dataclass(frozen=True)
 class JitteredParameter:
-    """A jittered knob: its name, the setting and size of its noise, and where the launch puts it.
+    """A jittered parameter: its name, the setting and size of its noise, and where the launch puts it.
 
     at: in standard deviations of the noise from today's value.
     """
@@ -96,7 +97,8 @@ class LaunchEstimate(OffPolicyEstimate):
     """A launch's mean reward per request; its interval holds the bias bound as well as the noise.
 
     bias: the bound. today: today's values fixed, by the same fit. lift: value over today's − 1, its own bound
-    in lift_bias. bandwidth: h by knob, in standard deviations of the noise; inside: requests in the kernel.
+    in lift_bias. bandwidth: h by parameter, in standard deviations of the noise; inside: requests in the
+    kernel.
     """
 
     bias: float | None
@@ -155,33 +157,36 @@ class _Log:
 def launches(
     reward: ArrayLike,
     z: ArrayLike,
-    knobs: Sequence[JitteredParameter],
+    parameters: Sequence[JitteredParameter],
     predicted_logged: ArrayLike,
     predicted_target: ArrayLike,
     predicted_today: ArrayLike,
     *,
     clusters: ArrayLike | None = None,
 ) -> dict[str, LaunchEstimate]:
-    """The launch of `knobs` by each of LAUNCH_ESTIMATORS.  z: [R, P], as knobs; the other columns: [R]
+    """The launch of `parameters` by each of LAUNCH_ESTIMATORS.  z: [R, P], as parameters; the other columns:
+    [R]
 
     predicted_logged: the model's forecast of what was shown; predicted_target, predicted_today: of what would
     have been shown at the launch, and at today's values without noise.
     """
     r = column(reward, "reward")
     draws = np.asarray(z, np.float64)
-    if draws.shape != (len(r), len(knobs)) or not knobs:
-        raise ValueError(f"z has shape {draws.shape}; expected {(len(r), len(knobs))}: requests by knobs")
+    if draws.shape != (len(r), len(parameters)) or not parameters:
+        raise ValueError(
+            f"z has shape {draws.shape}; expected {(len(r), len(parameters))}: requests by parameters"
+        )
     if not np.isfinite(draws).all():
         raise ValueError("z holds numbers that are not finite")
     log = _Log(
         r,
         np.ascontiguousarray(draws.T),
-        np.array([knob.at for knob in knobs]),
+        np.array([parameter.at for parameter in parameters]),
         column(predicted_logged, "predicted_logged", len(r)),
         column(predicted_target, "predicted_target", len(r)),
         column(predicted_today, "predicted_today", len(r)),
     )
-    support = _support_findings(log, knobs)
+    support = _support_findings(log, parameters)
     rungs = [] if any(verdict == "refuse" for verdict, _ in support) else list(_rungs(log))
     return {name: _launch(name, log, rungs, support, clusters) for name in LAUNCH_ESTIMATORS}
 
@@ -362,26 +367,31 @@ def _too_few(n: int, ess: float) -> str:
     )
 
 
-def _support_findings(log: _Log, knobs: Sequence[JitteredParameter]) -> list[tuple[Severity, str]]:
-    """A refusal for each knob that was not moved, or that the launch puts where the noise hardly reached."""
+def _support_findings(log: _Log, parameters: Sequence[JitteredParameter]) -> list[tuple[Severity, str]]:
+    """A refusal for each parameter that was not moved, or that the launch puts where the noise hardly
+    reached.
+    """
     findings: list[tuple[Severity, str]] = []
     n = len(log.reward)
-    for z, knob in zip(log.z, knobs, strict=True):
-        if knob.sigma == 0 or np.ptp(z) == 0:
-            text = f"exploration is missing: {knob.name} was not moved; set {knob.key}"
+    for z, parameter in zip(log.z, parameters, strict=True):
+        if parameter.sigma == 0 or np.ptp(z) == 0:
+            text = f"exploration is missing: {parameter.name} was not moved; set {parameter.key}"
             findings.append(("refuse", text))
             continue
-        beyond = int((z * math.copysign(1.0, knob.at) > abs(knob.at)).sum())
+        beyond = int((z * math.copysign(1.0, parameter.at) > abs(parameter.at)).sum())
         if beyond >= max(MIN_BEYOND, MIN_SHARE_BEYOND * n):
             continue
-        needed = abs(knob.at) * knob.sigma / REACH
+        needed = abs(parameter.at) * parameter.sigma / REACH
         text = (
-            f"exploration is missing: the launch puts {knob.name} {abs(knob.at):.2g} standard deviations of "
+            f"exploration is missing: the launch puts {parameter.name} {abs(parameter.at):.2g} standard "
+            "deviations of "
             f"its noise from today's value, and {beyond} of {n} requests lie beyond it, fewer than "
             f"{max(MIN_BEYOND, math.ceil(MIN_SHARE_BEYOND * n))}; "
         )
         text += (
-            f"log it with {knob.key} = {needed:.2g} or more" if needed > knob.sigma else "log more requests"
+            f"log it with {parameter.key} = {needed:.2g} or more"
+            if needed > parameter.sigma
+            else "log more requests"
         )
         findings.append(("refuse", text))
     return findings
@@ -407,15 +417,17 @@ def _bend_finding(
     psi: Floats,
     clusters: ArrayLike | None,
 ) -> tuple[Severity, str]:
-    """Whether half a knob's bandwidth gives an answer that differs by more than noise and bounds allow.
+    """Whether half a parameter's bandwidth gives an answer that differs by more than noise and bounds allow.
 
     A model that knows nothing of the bend has no miss of its own either, so that only the log can tell.
     """
     known = {other.bandwidth: other for other in rungs}
     warning: tuple[Severity, str] = ("ok", "")
-    for knob, width in enumerate(rung.bandwidth):
+    for parameter, width in enumerate(rung.bandwidth):
         half = max((h for h in LADDER if h <= width / 2), default=None)
-        other = known.get((*rung.bandwidth[:knob], half, *rung.bandwidth[knob + 1 :])) if half else None
+        other = (
+            known.get((*rung.bandwidth[:parameter], half, *rung.bandwidth[parameter + 1 :])) if half else None
+        )
         if other is None:
             continue
         near, near_psi, _ = _value(name, log, log.at, log.target, other.bandwidth)

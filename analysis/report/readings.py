@@ -292,7 +292,7 @@ ESS_OF = ("local_dr", "ips", "slate_ips")
 
 
 def is_launch(target: Mapping[str, Any]) -> bool:
-    """Whether a target fixes its knobs; files of older versions have none that does."""
+    """Whether a target fixes its parameters; files of older versions have none that does."""
     return target.get("jitter") == "drop"
 
 
@@ -363,8 +363,8 @@ def settings_text(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{path} = {value_text(value)}" for path, value in settings.items())
 
 
-# Knobs that people call by a name of their own.
-KNOB_NAMES = {
+# Parameters that people call by a name of their own.
+PARAMETER_NAMES = {
     "auction.reserve_cpc": "Reserve",
     "auction.squashing": "Squashing",
     "auction.score_floor": "Score floor",
@@ -373,17 +373,19 @@ KNOB_NAMES = {
 
 
 def parameter_text(settings: Mapping[str, Any]) -> str:
-    """Settings as a headline names them: `Reserve 0.6`; a knob without a name stands with its path."""
+    """Settings as a headline names them: `Reserve 0.6`; a parameter without a name stands with its path."""
     return ", ".join(
-        f"{KNOB_NAMES[path]} {value_text(value)}" if path in KNOB_NAMES else settings_text({path: value})
+        f"{PARAMETER_NAMES[path]} {value_text(value)}"
+        if path in PARAMETER_NAMES
+        else settings_text({path: value})
         for path, value in settings.items()
     )
 
 
 def point_label(answer: Mapping[str, Any], point: Mapping[str, Any]) -> str:
-    """A point among its like: the value of the knob that varies, or all its settings."""
-    knob = answer.get("knob")
-    return value_text(point["settings"][knob]) if knob else settings_text(point["settings"])
+    """A point among its like: the value of the parameter that varies, or all its settings."""
+    parameter = answer.get("parameter")
+    return value_text(point["settings"][parameter]) if parameter else settings_text(point["settings"])
 
 
 # The culprit

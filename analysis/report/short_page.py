@@ -46,7 +46,9 @@ FOOT = (
 def what_if_page(answer: Mapping[str, Any], svg: str) -> str:
     """The page of one question. `svg` comes from answer_image; all else is escaped."""
     figure = Figure("whatif", answer_figure, TITLE, CURVE if is_curve(answer) else LIFTS)
-    words = [Text(what_if_words(answer))] if answer.get("knob") else []  # a single change is in the headline
+    words = (
+        [Text(what_if_words(answer))] if answer.get("parameter") else []
+    )  # a single change is in the headline
     words += [Text(pairing_words(answer))]
     words += [Text(note, "caution") for note in answer.get("notes") or []]
     held = (Heading("Held fixed"), Bullets(answer["held_fixed"]))
@@ -63,10 +65,10 @@ def what_if_page(answer: Mapping[str, Any], svg: str) -> str:
 
 
 def _title(answer: Mapping[str, Any]) -> str:
-    if not answer.get("knob"):
+    if not answer.get("parameter"):
         return settings_text(answer["points"][0]["settings"])
     values = [point_label(answer, point) for point in answer["points"]]
-    return f"{answer['knob']} = {', '.join(values)}"
+    return f"{answer['parameter']} = {', '.join(values)}"
 
 
 def answer_facts(answer: Mapping[str, Any]) -> list[str]:

@@ -46,7 +46,7 @@ def whatif(
     out: str | Path | None = None,
     trust: Trust = False,
     quiet: bool = True,
-    **knobs: Any,
+    **parameters: Any,
 ) -> WhatIfResult:
     """Re-evaluate a finished run under other serving parameters (same requests, common random numbers).
 
@@ -60,7 +60,7 @@ def whatif(
         trust: whether to run the code of custom model classes that the run folder contains, or a function
             that decides. The return value of `run` is trusted.
         quiet: show no progress.
-        **knobs: further changes by the end of their path: reserve_cpc=0.2.
+        **parameters: further changes by the end of their path: reserve_cpc=0.2.
 
     Returns:
         WhatIfResult; `.frame()` has both values, difference and lift with 95 % CIs.
@@ -78,7 +78,7 @@ def whatif(
     path = run_path(run)
     if not (changes is None or isinstance(changes, Mapping)):
         raise UserError(f"changes: expected a dict as {{'auction.reserve_cpc': 0.2}}, found {changes!r}")
-    asked = {**(changes or {}), **knobs}
+    asked = {**(changes or {}), **parameters}
     at_least_one(requests=requests)
     if out is not None:
         check_out(Path(out))
@@ -186,7 +186,7 @@ def _off_policy(
     truth: bool,
     progress: Progress,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The answers for what is asked, or for the scenario's targets, and the slopes of the knobs."""
+    """The answers for what is asked, or for the scenario's targets, and the slopes of the parameters."""
     from cascade_sim.diagnostics.reopen import reopen
     from cascade_sim.ope import study
     from cascade_sim.ope.estimates import ESTIMATORS
@@ -223,13 +223,13 @@ def _off_policy(
     listed = asked or study.with_references(targets, logs, kind)
     with progress.stage("estimates", len(listed), "targets") as bar:
         answers = study.answers(sim, arm, logs, listed, estimators, bar.advance)
-        has_knobs = logs.knobs is not None and any(not target.is_slate for target in listed)
-        slopes = study.slope_answers(sim, arm, logs.knobs) if has_knobs and logs.knobs else {}
+        has_parameters = logs.parameters is not None and any(not target.is_slate for target in listed)
+        slopes = study.slope_answers(sim, arm, logs.parameters) if has_parameters and logs.parameters else {}
     if truth:  # only now: nothing above has seen it
         with progress.stage("truth", len(listed), "targets") as bar:
             study.add_truth(answers, sim, arm, logs, listed, bar.advance)
-            if slopes and logs.knobs:
-                study.add_true_slopes(slopes, sim, arm, logs.knobs)
+            if slopes and logs.parameters:
+                study.add_true_slopes(slopes, sim, arm, logs.parameters)
     return answers, slopes
 
 
@@ -245,12 +245,12 @@ def _asked(changes: Sequence[str], jitter: Jitter) -> list[Target]:
 
 def _refuse_estimators(names: Sequence[str], targets: Sequence[Target]) -> None:
     """UserError where none of the named estimators answers any of the questions."""
-    from cascade_sim.ope.estimates import KNOB_ESTIMATORS, estimators_of
+    from cascade_sim.ope.estimates import PARAMETER_ESTIMATORS, estimators_of
 
     known = list(dict.fromkeys(name for target in targets for name in estimators_of(target)))
     if not names or set(names) & set(known):
         return
-    is_kept = any(target.is_launch for target in targets) and set(names) <= set(KNOB_ESTIMATORS)
+    is_kept = any(target.is_launch for target in targets) and set(names) <= set(PARAMETER_ESTIMATORS)
     hint = "; it weighs the log's own noise around another centre: --jitter keep" if is_kept else ""
     raise UserError(f"--estimator {', '.join(names)}: here {', '.join(known)} answer{hint}")
 

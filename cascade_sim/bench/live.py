@@ -1,4 +1,6 @@
-"""What a turn of a knob costs on the live page: CPU time of the one thread that answers, and memory."""
+"""What a change of a parameter costs on the live page: CPU time of the one thread that answers, and
+memory.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,24 @@ from cascade_sim.live import browse, figures
 from cascade_sim.live.controls import curve_values, parameters_of
 from cascade_sim.live.session import Session, Variant
 
-MAX_VALUES = 6  # of each knob
+MAX_VALUES = 6  # of each parameter
 LOOKS = 20
 
 
 def measure(run: Path) -> dict[str, Any]:
-    """Every knob of the baseline turned a few times, first on some requests and then on all."""
+    """Every parameter of the baseline turned a few times, first on some requests and then on all."""
     began = process_time()
     session = Session(run)
     opened = process_time()
     _do(session.warm())
     warm, warm_mb = process_time(), _memory_mb()
     base = session.arm(Variant(session.baseline))
-    by_knob: dict[str, dict[str, list[float]]] = {}
-    for knob in parameters_of(session, session.baseline):
-        values = [value for value in curve_values(knob) if value != knob["today"]]
-        spent = by_knob.setdefault(knob["path"], {"quick": [], "all": []})
+    by_parameter: dict[str, dict[str, list[float]]] = {}
+    for parameter in parameters_of(session, session.baseline):
+        values = [value for value in curve_values(parameter) if value != parameter["today"]]
+        spent = by_parameter.setdefault(parameter["path"], {"quick": [], "all": []})
         for value in values[:: max(1, len(values) // MAX_VALUES)]:
-            way = Variant(session.baseline, (f"{knob['path']}={value}",))
+            way = Variant(session.baseline, (f"{parameter['path']}={value}",))
             try:
                 for name, is_all in (("quick", False), ("all", True)):
                     start = process_time()
@@ -42,7 +44,7 @@ def measure(run: Path) -> dict[str, Any]:
                     json.dumps(figures.answer(session, session.pages(arm), session.pages(base), blocks))
                     spent[name].append(1000.0 * (process_time() - start))
             except UserError:
-                continue  # a value that needs another knob
+                continue  # a value that needs another parameter
     looks = []
     arm = session.arm(Variant(session.baseline, ("auction.reserve_cpc=0.2",)))
     for i in range(LOOKS):
@@ -50,7 +52,9 @@ def measure(run: Path) -> dict[str, Any]:
         browse.look_at(session, arm, base, i * session.n_requests // LOOKS, browse_ad(session, i))
         looks.append(1000.0 * (process_time() - start))
     # Of what all answer after the sample, the sample is a part: a page that begins anew does both.
-    whole = {path: [a + b for a, b in zip(s["quick"], s["all"], strict=True)] for path, s in by_knob.items()}
+    whole = {
+        path: [a + b for a, b in zip(s["quick"], s["all"], strict=True)] for path, s in by_parameter.items()
+    }
     return {
         "requests": session.n_requests,
         "sample": sum(len(session.block(index)) for index in session.sample),
@@ -58,12 +62,12 @@ def measure(run: Path) -> dict[str, Any]:
         "warm_s": warm - opened,
         "warm_mb": warm_mb,
         "memory_mb": _memory_mb(),
-        "quick_ms": _spread([x for spent in by_knob.values() for x in spent["quick"]]),
+        "quick_ms": _spread([x for spent in by_parameter.values() for x in spent["quick"]]),
         "all_ms": _spread([x for spent in whole.values() for x in spent]),
         "trace_ms": _spread(looks),
-        "by_knob": {
+        "by_parameter": {
             path: {"quick_ms": _spread(spent["quick"]), "all_ms": _spread(whole[path])}
-            for path, spent in by_knob.items()
+            for path, spent in by_parameter.items()
             if spent["quick"]
         },
     }
@@ -101,14 +105,14 @@ def live_text(measured: dict[str, Any]) -> str:
 
     sample, whole = f"{measured['sample']:,} requests", f"all {measured['requests']:,}"
     lines = [
-        "CPU time of a turn of a knob, from the question to the text of the answer",
+        "CPU time of a change of a parameter, from the question to the text of the answer",
         line(sample, measured["quick_ms"]),
         line(whole, measured["all_ms"]),
         line("a request and the way of an ad", measured["trace_ms"]),
         f"  opened in {measured['open_s']:.1f} s, warm after {measured['warm_s']:.1f} s more; "
         f"{measured['warm_mb']:,.0f} MB then, {measured['memory_mb']:,.0f} MB at most",
-        f"by knob, median on {sample} and on {whole}",
+        f"by parameter, median on {sample} and on {whole}",
     ]
-    for path, of in measured["by_knob"].items():
+    for path, of in measured["by_parameter"].items():
         lines.append(f"  {path:<32} {of['quick_ms']['median']:7.1f} ms {of['all_ms']['median']:7.1f} ms")
     return "\n".join(lines)

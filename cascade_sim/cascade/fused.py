@@ -19,7 +19,8 @@ from cascade_sim.foundation.kernels import is_full, is_one_row
 def is_fused(block: Block, arm: Arm, platform: Platform) -> bool:
     """Whether the last stage of these requests may go the shorter way.
 
-    A block with a memo wants to know the scores, and one with knobs has an auction of its own each request.
+    A block with a memo wants to know the scores, and one with parameters has an auction of its own each
+    request.
     """
     stage = arm.last
     return (
@@ -29,7 +30,7 @@ def is_fused(block: Block, arm: Arm, platform: Platform) -> bool:
         and (stage.bid != "opt" or arm.bid_rule == "none")
         and type(platform.bids) is BidRules
         and block.memo is None
-        and block.knobs is None
+        and block.parameters is None
     )
 
 

@@ -51,7 +51,7 @@ class Block:
     users: np.ndarray  # int32
     context: np.ndarray  # float32
     times: np.ndarray  # float64, seconds of simulated time
-    knobs: RequestOverrides | None = None  # the auction's, request by request; None: those of the arm
+    parameters: RequestOverrides | None = None  # the auction's, request by request; None: those of the arm
     memo: BlockCache | None = None  # what is known of its candidates already
 
     def __len__(self) -> int:
@@ -59,8 +59,8 @@ class Block:
 
     def take(self, rows) -> "Block":
         """The requests of these rows (a slice, a mask or indices)."""
-        knobs = None if self.knobs is None else self.knobs.take(rows)
-        return Block(self.requests[rows], self.users[rows], self.context[rows], self.times[rows], knobs)
+        parameters = None if self.parameters is None else self.parameters.take(rows)
+        return Block(self.requests[rows], self.users[rows], self.context[rows], self.times[rows], parameters)
 
     def columns(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Who came when, as tables have it, for table rows that are of these requests."""

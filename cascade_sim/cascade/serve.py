@@ -1,7 +1,7 @@
 """The way of a request through the cascade, top to bottom.
 
 `serve` is the only code path: online serving, the shadow, the search for the culprit, what-if replay
-and `trace` all call it, with other stages or other knobs.
+and `trace` all call it, with other stages or other parameters.
 """
 
 import numpy as np
@@ -48,10 +48,10 @@ def serve(block: Block, arm: Arm, platform: Platform, answered_by: np.ndarray | 
     Fewer candidates than slots leave slots empty (-1). An ad with zero bid, zero pCTR, or below a
     reserve is never shown. Equal scores go to the smaller ad id.
     `answered_by` [R] is the place of the last stage that each request had time for (`late`); None: all.
-    A block with `knobs` has a reserve or squashing of each request (not for late answers).
+    A block with `parameters` has a reserve or squashing of each request (not for late answers).
     """
-    if answered_by is not None and block.knobs is not None:
-        raise ValueError("requests that run out of time are answered with the arm's own knobs")
+    if answered_by is not None and block.parameters is not None:
+        raise ValueError("requests that run out of time are answered with the arm's own parameters")
     made = passes(block, arm, platform)
     decision = Decision(made, priced(block, made[-1], arm, platform, may_fuse=answered_by is None))
     return decision if answered_by is None else answered_earlier(decision, block, arm, platform, answered_by)
@@ -121,8 +121,8 @@ def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platf
         raise UserError(f"arm {arm.name!r}, {stage.name.replace('_', '-')} stage: {error}") from error
     # A score that is only an order already stands for the whole quality: no exponents on it.
     fusion = stage.fusion if is_probability(stage.scorer) or stage.fusion.is_bid_alone else Fusion()
-    if block.knobs is not None and is_probability(stage.scorer) and not fusion.is_bid_alone:
-        fusion = block.knobs.squashed(fusion)
+    if block.parameters is not None and is_probability(stage.scorer) and not fusion.is_bid_alone:
+        fusion = block.parameters.squashed(fusion)
     quality = _quality(block, prediction, ids, fusion, platform.bids, stage.rates)
     return Scores(prediction, bids(block, ids, stage, arm, platform), quality)
 

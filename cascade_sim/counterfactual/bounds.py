@@ -76,8 +76,8 @@ def refuse_winners(scenario: Scenario, spec: ArmSpec, points: Sequence[Point], f
 
 
 def _bounded(scenario: Scenario, spec: ArmSpec, points: Sequence[Point], change: Change, folder: Path) -> str:
-    """The refusal of a raised reserve, which has the bounds in it; empty for any other knob."""
-    if change.knob != RESERVE or len(points[0]) > 1:
+    """The refusal of a raised reserve, which has the bounds in it; empty for any other parameter."""
+    if change.parameter != RESERVE or len(points[0]) > 1:
         return ""
     assert scenario.world.logged is not None
     store = open_store(find_market(scenario.world.logged.market, folder) or scenario.world.logged.market)

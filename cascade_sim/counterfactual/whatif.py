@@ -1,9 +1,10 @@
-"""What-ifs: the evaluation served again with some knobs turned and everything else as it was.
+"""What-ifs: the evaluation served again with some parameters changed and everything else as it was.
 
 Requests, users, luck (each draw is keyed by request and ad), world, trained models and the advertisers' bids
-are the same on both sides, so what is left of a difference is the knob's own. `WhatIfStudy` asks a finished
-run, `what_if_section` a study that has just been evaluated; both go through `ask`, which measures as the
-study did and logs nothing. `write_answer` puts the answer into a folder: JSON, CSV, a page and its figure.
+are the same on both sides, so what is left of a difference is the parameter's own. `WhatIfStudy` asks a
+finished run, `what_if_section` a study that has just been evaluated; both go through `ask`, which measures as
+the study did and logs nothing. `write_answer` puts the answer into a folder: JSON, CSV, a page and its
+figure.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class Question:
     points: tuple[Point, ...]
 
     @property
-    def knob(self) -> str | None:
-        """The knob that has several values; None if there is one way only."""
+    def parameter(self) -> str | None:
+        """The parameter that has several values; None if there is one way only."""
         if len(self.points) < 2:
             return None
         varied = zip(*self.points, strict=True)
@@ -102,7 +103,7 @@ class TrainedWorld:
 
 @dataclass(frozen=True)
 class Setting:
-    """Where what-ifs are asked: a world, the folder of its logs, and the arm whose knobs are turned."""
+    """Where what-ifs are asked: a world, the folder of its logs, and the arm whose parameters are turned."""
 
     world: ServedWorld
     logs: Path
@@ -262,7 +263,7 @@ def ask(
             name: {
                 "arm": where.arm,
                 "requests": evaluation.n_requests,
-                "knob": question.knob,
+                "parameter": question.parameter,
                 "today": {
                     "settings": _settings_today(scenario, own, question),
                     "metrics": measured[TODAY],
@@ -303,14 +304,14 @@ def _logarithms(worths: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _settings_today(scenario: Scenario, spec: ArmSpec, question: Question) -> dict[str, Any]:
-    """What the turned knobs are in the arm as it is; None for what it does not have."""
+    """What the turned parameters are in the arm as it is; None for what it does not have."""
     from cascade_sim.scenario.overrides import overrides_of
 
     now: dict[str, Any] = {**overrides_of(spec), "fusions": scenario.model_dump(mode="json")["fusions"]}
     settings = {}
     for change in question.points[0]:
         value: Any = now
-        for step in change.knob:
+        for step in change.parameter:
             value = value.get(step) if isinstance(value, dict) else None
         settings[change.path] = value
     return settings
@@ -354,7 +355,7 @@ class WhatIfEvaluation(ArmEvaluation):
         resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
         joined = {name: tally.joined("columns") for name, tally in self.tallies.items()}
         known = {column for columns in joined.values() for column in columns}
-        # Without those of the whole corpus, which are too dear to repeat for every value of a knob.
+        # Without those of the whole corpus, which are too dear to repeat for every value of a parameter.
         metrics = {
             name: metric
             for name, metric in {**arm_measures(known), **PAGE_MEASURES, **REPLAY_MEASURES}.items()
@@ -404,17 +405,19 @@ def answer_name(points: Sequence[Point], arm: str | None, requests: int | None =
     Where the words leave something out (values in the middle, signs that no file's name can have), the
     beginning of a hash of them all follows: no two questions share a folder.
     """
-    knobs = arm_parameters()
-    ends = [knob[-1] for knob in knobs]
+    parameters = arm_parameters()
+    ends = [parameter[-1] for parameter in parameters]
     parts, asked, is_whole = [], [], True
     for changes in zip(*points, strict=True):
-        knob, values = changes[0].knob, list(dict.fromkeys(str(change.value) for change in changes))
+        parameter, values = changes[0].parameter, list(dict.fromkeys(str(change.value) for change in changes))
         shown = [values[0], f"to-{values[-1]}"] if len(values) > 4 else values
         is_whole &= shown == values
-        is_short = knob in knobs and ends.count(knob[-1]) == 1  # two stages have a size, and a model
-        own = knob[-1] if is_short else "-".join(knob)
+        is_short = (
+            parameter in parameters and ends.count(parameter[-1]) == 1
+        )  # two stages have a size, and a model
+        own = parameter[-1] if is_short else "-".join(parameter)
         parts.append(f"{own}-{'_'.join(shown)}")
-        asked.append([knob, values])
+        asked.append([parameter, values])
     name = "-".join([*parts, *([arm] if arm else []), *([f"first-{requests}"] if requests else [])])
     safe = "".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in name)
     short = safe[:LONGEST_NAME].strip(".-")

@@ -348,8 +348,8 @@ def _ranking_row(request: Request, arm: Arm, platform: Platform, ids: np.ndarray
     alone = from_stage(arm, len(arm.stages) - 1, ids)
     long_page = replace(alone, slots=c, pricing="first", parameters={})
     block = request.block
-    if block.knobs is not None:  # a page as long as that has all its slots
-        block = replace(block, knobs=replace(block.knobs, slots=None))
+    if block.parameters is not None:  # a page as long as that has all its slots
+        block = replace(block, parameters=replace(block.parameters, slots=None))
     decision = serve(block, long_page, everyone)
     order = decision.ranked_set[row]
     scores = (decision.ranked_bid * decision.ranked_quality)[row]

@@ -207,7 +207,7 @@ class ReplayedArrivals(Arrivals):
         requests = self._requests(phase, index, n_requests)
         rows, columns = self._replay.rows(requests), self._replay.store.requests
         reserve = columns["reserve"][rows]
-        knobs = RequestOverrides(
+        parameters = RequestOverrides(
             slots=columns["slots"][rows].astype(np.int64),
             logged_reserve=np.where(np.isnan(reserve), self._reserve_cpc, reserve),
         )
@@ -216,7 +216,7 @@ class ReplayedArrivals(Arrivals):
             users=columns["user"][rows],
             context=np.zeros(len(rows), np.float32),
             times=columns["time"][rows],
-            knobs=knobs,
+            parameters=parameters,
         )
 
 
@@ -250,7 +250,7 @@ class ResampledArrivals(Arrivals):
         """These requests, whoever stands behind each."""
         (rows, times), columns = self._replay.resampling.place(requests), self._replay.store.requests
         reserve, users = columns["reserve"][rows], columns["user"][rows]
-        knobs = RequestOverrides(
+        parameters = RequestOverrides(
             slots=columns["slots"][rows].astype(np.int64),
             logged_reserve=np.where(np.isnan(reserve), self._reserve_cpc, reserve),
         )
@@ -259,5 +259,5 @@ class ResampledArrivals(Arrivals):
             users=np.where(users >= 0, users, self._world.n_users - 1).astype(np.int32),
             context=self._replay.response.whole("context")[rows].astype(np.float32),
             times=times,
-            knobs=knobs,
+            parameters=parameters,
         )

@@ -1,1 +1,1 @@
-"""A page on this machine where knobs of finished runs are turned and the money is seen to move."""
+"""A page on this machine where parameters of finished runs are turned and the money is seen to move."""

@@ -1,4 +1,6 @@
-"""Single requests: which of them a knob changes, their pages before and after, why an ad is not there."""
+"""Single requests: which of them a parameter changes, their pages before and after, why an ad is not
+there.
+"""
 
 from __future__ import annotations
 

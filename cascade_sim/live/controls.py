@@ -1,8 +1,8 @@
-"""The knobs of an arm as the page shows them: what each is now, and between what it can be turned.
+"""The parameters of an arm as the page shows them: what each is now, and between what it can be turned.
 
 What can be turned is whatever `whatif` can turn; this only says how to offer it. A combination that the rules
-forbid is refused by them, in their words. Knobs that are whole sections (sizes by request, fusions) have no
-control, but the page takes them as words, like `--set`.
+forbid is refused by them, in their words. Parameters that are whole sections (sizes by request, fusions) have
+no control, but the page takes them as words, like `--set`.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ def parameters_of(session: Session, arm: str) -> list[dict[str, Any]]:
         ("retrieval", "routes", name, "size"): f"Ads of {name}" for name in routes
     }
     found = []
-    for knob, label in {**labels_of(steps), **quotas}.items():
-        if knob not in known:
+    for parameter, label in {**labels_of(steps), **quotas}.items():
+        if parameter not in known:
             continue
         value: Any = now
-        for step in knob:
+        for step in parameter:
             value = value.get(step) if isinstance(value, dict) else None
-        about = _about(session, arm, knob, value)
+        about = _about(session, arm, parameter, value)
         if about is not None:
-            group = GROUPS.get(knob[0], "Stages")
+            group = GROUPS.get(parameter[0], "Stages")
             found.append(
-                {"path": scenario_path(knob), "label": label, "group": group, "today": value, **about}
+                {"path": scenario_path(parameter), "label": label, "group": group, "today": value, **about}
             )
     return found
 
@@ -82,12 +82,12 @@ def parameters_of(session: Session, arm: str) -> list[dict[str, Any]]:
 def labels_of(steps: Sequence[str]) -> dict[ParamPath, str]:
     """What the parameters of an arm are called, in the order of its stages; `steps` are earlier ones."""
     labels: dict[ParamPath, str] = {}
-    for knob, label in LABELS.items():
-        if knob == ("pre_ranking", "size"):
+    for parameter, label in LABELS.items():
+        if parameter == ("pre_ranking", "size"):
             for step in steps:
                 for key, words in STEP_LABELS.items():
                     labels["pre_ranking", "earlier", step, key] = words.format(step.replace("_", "-"))
-        labels[knob] = label
+        labels[parameter] = label
     return labels
 
 
@@ -101,50 +101,52 @@ def _size_range(session: Session, arm: str, step: str) -> dict[str, Any] | None:
     return _number(spec.slots + 1 if at == len(names) - 1 else sizes[at + 2], sizes[at], 1)
 
 
-def _about(session: Session, arm: str, knob: ParamPath, value: Any) -> dict[str, Any] | None:
-    """What kind of control a knob has; None for none."""
+def _about(session: Session, arm: str, parameter: ParamPath, value: Any) -> dict[str, Any] | None:
+    """What kind of control a parameter has; None for none."""
     spec = session.specs[arm]
-    if knob == ("auction", "reserve_cpc"):
+    if parameter == ("auction", "reserve_cpc"):
         return _money(session, "bid", value)
-    if knob == ("auction", "score_floor"):
+    if parameter == ("auction", "score_floor"):
         return _money(session, "score", value)
-    if knob == ("auction", "soft_floor"):
+    if parameter == ("auction", "soft_floor"):
         return {**_money(session, "bid", value), "needs": {"path": "auction.pricing", "value": "soft_floor"}}
-    if knob == ("auction", "squashing"):
+    if parameter == ("auction", "squashing"):
         return _number(0.0, 2.0, 0.05)
-    if knob == ("bidding", "range"):
+    if parameter == ("bidding", "range"):
         return _number(0.0, 1.0, 0.05)
-    if knob == ("slots",):
+    if parameter == ("slots",):
         return _number(1, len(session.sim.world.slot_effects), 1)
-    if knob == ("retrieval", "size"):
+    if parameter == ("retrieval", "size"):
         if not session.sim.environment.has("corpus"):
             return None  # the log has the candidates that it has
         if spec.retrieval.routes:
             return None  # each has its own
         return _number(spec.slots + 1, min(session.sim.world.n_ads, 2 * spec.retrieval_size), 1)
-    if knob[:2] == ("retrieval", "routes"):
+    if parameter[:2] == ("retrieval", "routes"):
         return _number(0, min(session.sim.world.n_ads, 2 * value), 1)
-    if knob[0] == "pre_ranking" and knob[-1] == "size":
-        return _size_range(session, arm, "pre_ranking" if len(knob) == 2 else knob[2])
-    choices = [choice for choice in _choices(session, knob) if choice is not None]
+    if parameter[0] == "pre_ranking" and parameter[-1] == "size":
+        return _size_range(session, arm, "pre_ranking" if len(parameter) == 2 else parameter[2])
+    choices = [choice for choice in _choices(session, parameter) if choice is not None]
     return {"kind": "choice", "choices": choices} if len(choices) > 1 else None
 
 
-def _choices(session: Session, knob: ParamPath) -> list[str]:
+def _choices(session: Session, parameter: ParamPath) -> list[str]:
     scenario = session.scenario
-    if knob == ("auction", "pricing"):
+    if parameter == ("auction", "pricing"):
         return list(RULES)
-    if knob[-1] == "model":
+    if parameter[-1] == "model":
         return list(dict.fromkeys([*scenario.models, *session.sim.built_in]))
-    if knob[-1] == "fusion":
+    if parameter[-1] == "fusion":
         return ["ecpm", *scenario.fusions]
-    if knob[-1] == "pcvr":
+    if parameter[-1] == "pcvr":
         learned = {name for spec in session.specs.values() for name in spec.pcvr_models}
         return ["known", *sorted(learned)] if learned else []
     section = next(
-        kind for kind in get_args(ArmOverrides.model_fields[knob[0]].annotation) if kind is not type(None)
+        kind
+        for kind in get_args(ArmOverrides.model_fields[parameter[0]].annotation)
+        if kind is not type(None)
     )
-    return list(_literals(section.model_fields[knob[-1]].annotation))
+    return list(_literals(section.model_fields[parameter[-1]].annotation))
 
 
 def _literals(kind: Any) -> Iterator[str]:
@@ -188,16 +190,18 @@ def nice_ceiling(value: float) -> float:
     return float(f"{step * power:.10g}")
 
 
-def curve_values(knob: dict[str, Any]) -> list[Any]:
-    """The values that a curve over a knob goes through, today's among them."""
-    if knob["kind"] == "choice":
-        return list(knob["choices"])
-    low, high, step = knob["low"], knob["high"], knob["step"]
+def curve_values(parameter: dict[str, Any]) -> list[Any]:
+    """The values that a curve over a parameter goes through, today's among them."""
+    if parameter["kind"] == "choice":
+        return list(parameter["choices"])
+    low, high, step = parameter["low"], parameter["high"], parameter["step"]
     values = {round((low + (high - low) * i / (CURVE - 1)) / step) * step for i in range(CURVE)}
-    if isinstance(knob["today"], int | float):
-        values.add(knob["today"])
+    if isinstance(parameter["today"], int | float):
+        values.add(parameter["today"])
     is_whole = isinstance(low, int) and isinstance(step, int)
     return sorted(int(v) if is_whole else float(f"{v:.10g}") for v in values if low <= v <= high)
 
 
-assert set(PARAMETERS) <= {knob[-1] for knob in LABELS}, "every parameter of a pricing rule has a control"
+assert set(PARAMETERS) <= {parameter[-1] for parameter in LABELS}, (
+    "every parameter of a pricing rule has a control"
+)

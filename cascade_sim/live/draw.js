@@ -97,7 +97,7 @@ function ticks(low, high, n) {
   return found;
 }
 
-/* Points {x, value, low, high, is_all, label} over a knob; `now` and `today` are values of the knob. */
+/* Points {x, value, low, high, is_all, label} over a parameter; `now` and `today` are values of the parameter. */
 function curveChart(points, options) {
   const width = options.width, height = 300, left = 58, right = 16, top = 16, bottom = 44;
   const node = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": options.label });
@@ -122,7 +122,7 @@ function curveChart(points, options) {
     const text = String(label), short = options.isChoice && text.length > room ? text.slice(0, Math.max(Math.floor(room) - 1, 2)) + "…" : text;
     node.append(svg("text", { x: X(x), y: height - bottom + 18, "text-anchor": "middle" }, short));
   }
-  node.append(svg("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, options.knob));
+  node.append(svg("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, options.parameter));
   const sorted = known.slice().sort((a, b) => a.x - b.x);
   if (!options.isChoice && sorted.length > 1) {
     const banded = sorted.filter((p) => p.low !== null);
@@ -138,7 +138,7 @@ function curveChart(points, options) {
   for (const p of sorted) {
     if (options.isChoice && p.low !== null) node.append(svg("line", { x1: X(p.x), x2: X(p.x), y1: Y(p.low), y2: Y(p.high), class: "whisker" }));
     const dot = svg("circle", { cx: X(p.x), cy: Y(p.value), r: p.label === options.now ? 6 : 4, class: "dot" + (p.label === options.now ? " now" : p.is_all ? "" : " quick") });
-    dot.append(svg("title", {}, `${options.knob} = ${p.label}: ${p.text}`));
+    dot.append(svg("title", {}, `${options.parameter} = ${p.label}: ${p.text}`));
     node.append(dot);
   }
   return node;

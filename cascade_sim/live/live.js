@@ -1,5 +1,5 @@
 "use strict";
-/* The state is what the address says: run, arm, what it is compared with, knobs, view. Everything else follows. */
+/* The state is what the address says: run, arm, what it is compared with, parameters, view. Everything else follows. */
 (function () {
   const $ = (id) => document.getElementById(id);
   const VIEWS = { curve: "Curve", funnel: "Funnel", payers: "Who pays", requests: "Requests", day: "The day", runs: "Runs" };
@@ -7,7 +7,7 @@
   const MONEY = "Revenue per request";
   const FIND = { user: "", ad: "", advertiser: "", least: "", most: "", sort: "gain", changed: "1" };
   const client = Array.from(crypto.getRandomValues(new Uint8Array(8)), (b) => b.toString(16).padStart(2, "0")).join("");
-  const state = { run: 0, arm: "", against: "", knobs: new Map(), words: [], view: "curve", knob: "", measure: "", request: null, ad: "", find: { ...FIND } };
+  const state = { run: 0, arm: "", against: "", parameters: new Map(), words: [], view: "curve", parameter: "", measure: "", request: null, ad: "", find: { ...FIND } };
   let about = null, answer = null, exact = null, turn = 0, asking = null, offset = 0;
   const curve = { key: "", points: new Map(), control: null };
 
@@ -19,13 +19,13 @@
     state.arm = query.get("arm") || "";
     state.against = query.get("against") || "";
     state.view = VIEWS[query.get("view")] ? query.get("view") : "curve";
-    state.knob = query.get("knob") || "";
+    state.parameter = query.get("parameter") || "";
     state.measure = query.get("measure") || "";
     state.request = query.get("request");
     state.ad = query.get("ad") || "";
     state.find = Object.fromEntries(Object.entries(FIND).map(([key, usual]) => [key, query.has("find." + key) ? query.get("find." + key) : usual]));
     state.words = query.getAll("set");
-    state.knobs = new Map();
+    state.parameters = new Map();
   }
   function write() {
     const query = new URLSearchParams();
@@ -34,7 +34,7 @@
     if (state.against && state.against !== state.arm) query.set("against", state.against);
     for (const word of settings()) query.append("set", word);
     if (state.view !== "curve") query.set("view", state.view);
-    if (state.knob) query.set("knob", state.knob);
+    if (state.parameter) query.set("parameter", state.parameter);
     if (state.measure) query.set("measure", state.measure);
     if (state.request !== null) query.set("request", state.request);
     if (state.ad) query.set("ad", state.ad);
@@ -43,7 +43,7 @@
     history.replaceState(null, "", text ? "?" + text : location.pathname);
   }
   function settings() {
-    return [...Array.from(state.knobs, ([path, value]) => `${path}=${plain(value)}`), ...state.words];
+    return [...Array.from(state.parameters, ([path, value]) => `${path}=${plain(value)}`), ...state.words];
   }
   function query(more) {
     const made = new URLSearchParams({ run: state.run, arm: state.arm, client });
@@ -94,15 +94,15 @@
     document.title = shown(`${about.name}: cascade_sim live`);
     fill("arm", about.arms, state.arm, (arm) => (arm === about.baseline ? `${arm} (baseline)` : arm));
     fill("against", about.arms, state.against, (arm) => (arm === state.arm ? `${arm}, as it is` : arm));
-    state.knobs = new Map();
+    state.parameters = new Map();
     state.words = [];
     for (const word of words) {
-      const at = word.indexOf("="), path = word.slice(0, at), knob = about.knobs.find((k) => k.path === path);
-      const text = word.slice(at + 1), value = knob && knob.kind === "number" ? Number(text) : text;
-      if (knob && (knob.kind === "choice" ? knob.choices.includes(text) : text !== "" && isFinite(value))) state.knobs.set(path, value);
+      const at = word.indexOf("="), path = word.slice(0, at), parameter = about.parameters.find((k) => k.path === path);
+      const text = word.slice(at + 1), value = parameter && parameter.kind === "number" ? Number(text) : text;
+      if (parameter && (parameter.kind === "choice" ? parameter.choices.includes(text) : text !== "" && isFinite(value))) state.parameters.set(path, value);
       else state.words.push(word);
     }
-    drawKnobs();
+    drawParameters();
     drawTabs();
     ask();
   }
@@ -111,57 +111,57 @@
     $(id).value = value;
   }
 
-  // Knobs
+  // Parameters
 
-  function drawKnobs() {
+  function drawParameters() {
     const groups = new Map();
-    for (const knob of about.knobs) {
-      if (!groups.has(knob.group)) groups.set(knob.group, []);
-      groups.get(knob.group).push(knob);
+    for (const parameter of about.parameters) {
+      if (!groups.has(parameter.group)) groups.set(parameter.group, []);
+      groups.get(parameter.group).push(parameter);
     }
     const narrow = matchMedia("(max-width: 900px)").matches;
-    $("knobs").replaceChildren(...Array.from(groups, ([name, knobs], i) => {
-      const isTurned = knobs.some((knob) => state.knobs.has(knob.path));
-      return el("fieldset", { "aria-label": name }, el("details", { open: !narrow || i === 0 || isTurned }, el("summary", {}, name), ...knobs.map(drawKnob)));
+    $("parameters").replaceChildren(...Array.from(groups, ([name, parameters], i) => {
+      const isTurned = parameters.some((parameter) => state.parameters.has(parameter.path));
+      return el("fieldset", { "aria-label": name }, el("details", { open: !narrow || i === 0 || isTurned }, el("summary", {}, name), ...parameters.map(drawParameter)));
     }));
     drawWords();
     markTurned();
   }
-  function drawKnob(knob) {
-    const id = "knob-" + knob.path.replace(/\W/g, "-");
-    const value = state.knobs.has(knob.path) ? state.knobs.get(knob.path) : knob.today;
-    const back = el("button", { type: "button", class: "plain back", "aria-label": `${knob.label}: back to ${plain(knob.today)}`, onclick: () => { setKnob(knob, knob.today); (node.querySelector("input, select") || back).focus(); } }, "back");
-    const today = el("div", { class: "top" }, el("span", { class: "today" }, `today ${plain(knob.today)}`), back);
+  function drawParameter(parameter) {
+    const id = "parameter-" + parameter.path.replace(/\W/g, "-");
+    const value = state.parameters.has(parameter.path) ? state.parameters.get(parameter.path) : parameter.today;
+    const back = el("button", { type: "button", class: "plain back", "aria-label": `${parameter.label}: back to ${plain(parameter.today)}`, onclick: () => { setParameter(parameter, parameter.today); (node.querySelector("input, select") || back).focus(); } }, "back");
+    const today = el("div", { class: "top" }, el("span", { class: "today" }, `today ${plain(parameter.today)}`), back);
     let node;
-    if (knob.kind === "choice") {
-      const select = el("select", { id, onchange: () => setKnob(knob, select.value) }, ...knob.choices.map((c) => el("option", { value: c }, c)));
+    if (parameter.kind === "choice") {
+      const select = el("select", { id, onchange: () => setParameter(parameter, select.value) }, ...parameter.choices.map((c) => el("option", { value: c }, c)));
       select.value = value;
-      node = el("div", { class: "knob", "data-path": knob.path }, el("div", { class: "top" }, el("label", { for: id }, knob.label), select), today);
+      node = el("div", { class: "parameter", "data-path": parameter.path }, el("div", { class: "top" }, el("label", { for: id }, parameter.label), select), today);
     } else {
-      const range = el("input", { type: "range", id, min: knob.low, max: knob.high, step: knob.step, "aria-label": knob.label });
-      const typed = el("input", { type: "number", min: 0, step: "any", "aria-label": `${knob.label}, as a number` });
-      range.value = value === null ? knob.low : value;
+      const range = el("input", { type: "range", id, min: parameter.low, max: parameter.high, step: parameter.step, "aria-label": parameter.label });
+      const typed = el("input", { type: "number", min: 0, step: "any", "aria-label": `${parameter.label}, as a number` });
+      range.value = value === null ? parameter.low : value;
       typed.value = value === null ? "" : plain(value);
-      range.addEventListener("input", () => { typed.value = plain(Number(range.value)); setKnob(knob, Number(range.value), true); });
-      typed.addEventListener("change", () => { if (typed.value !== "" && isFinite(Number(typed.value))) { range.value = typed.value; setKnob(knob, Number(typed.value), true); } });
-      node = el("div", { class: "knob", "data-path": knob.path }, el("div", { class: "top" }, el("label", { for: id }, knob.label), typed), range, today);
+      range.addEventListener("input", () => { typed.value = plain(Number(range.value)); setParameter(parameter, Number(range.value), true); });
+      typed.addEventListener("change", () => { if (typed.value !== "" && isFinite(Number(typed.value))) { range.value = typed.value; setParameter(parameter, Number(typed.value), true); } });
+      node = el("div", { class: "parameter", "data-path": parameter.path }, el("div", { class: "top" }, el("label", { for: id }, parameter.label), typed), range, today);
     }
     return node;
   }
-  function setKnob(knob, value, isDrawn) {
-    if (value === knob.today) state.knobs.delete(knob.path); else state.knobs.set(knob.path, value);
+  function setParameter(parameter, value, isDrawn) {
+    if (value === parameter.today) state.parameters.delete(parameter.path); else state.parameters.set(parameter.path, value);
     if (!isDrawn) {
-      const node = document.querySelector(`[data-path="${knob.path}"]`);
+      const node = document.querySelector(`[data-path="${parameter.path}"]`);
       for (const input of node.querySelectorAll("input, select")) input.value = value === null ? "" : plain(value);
     }
     markTurned();
     ask();
   }
   function markTurned() {
-    for (const node of document.querySelectorAll(".knob")) {
-      const knob = about.knobs.find((k) => k.path === node.dataset.path), needs = knob.needs;
-      node.classList.toggle("is-turned", state.knobs.has(knob.path));
-      node.hidden = Boolean(needs) && !state.knobs.has(knob.path) && knob.today === null && (state.knobs.get(needs.path) || (about.knobs.find((k) => k.path === needs.path) || {}).today) !== needs.value;
+    for (const node of document.querySelectorAll(".parameter")) {
+      const parameter = about.parameters.find((k) => k.path === node.dataset.path), needs = parameter.needs;
+      node.classList.toggle("is-turned", state.parameters.has(parameter.path));
+      node.hidden = Boolean(needs) && !state.parameters.has(parameter.path) && parameter.today === null && (state.parameters.get(needs.path) || (about.parameters.find((k) => k.path === needs.path) || {}).today) !== needs.value;
     }
     $("reset").disabled = !settings().length;
   }
@@ -220,12 +220,12 @@
   // The answer
 
   function questionWords() {
-    const changes = Array.from(state.knobs, ([path, value]) => {
-      const knob = about.knobs.find((k) => k.path === path);
-      return `${knob.label} ${plain(knob.today)} → ${plain(value)}`;
+    const changes = Array.from(state.parameters, ([path, value]) => {
+      const parameter = about.parameters.find((k) => k.path === path);
+      return `${parameter.label} ${plain(parameter.today)} → ${plain(value)}`;
     }).concat(state.words);
     const held = exact || state.against === state.arm ? "the arm as it is" : `arm ${state.against}`;
-    if (!changes.length && state.against === state.arm) return `${about.name}, arm ${state.arm}: turn a knob`;
+    if (!changes.length && state.against === state.arm) return `${about.name}, arm ${state.arm}: change a parameter`;
     return `${about.name}, arm ${state.arm}${changes.length ? ", " + changes.join(", ") : ""}, compared with ${held}`;
   }
   function isSame() {
@@ -337,23 +337,23 @@
   const wide = (view) => Math.max(Math.min($("view-" + view).clientWidth - 34, 1000), 280);
 
   function drawCurve() {
-    const view = $("view-curve"), numeric = about.knobs.filter((k) => !k.needs);
-    const last = Array.from(state.knobs.keys()).pop();
-    const path = numeric.some((k) => k.path === state.knob) ? state.knob : numeric.some((k) => k.path === last) ? last : numeric[0].path;
+    const view = $("view-curve"), numeric = about.parameters.filter((k) => !k.needs);
+    const last = Array.from(state.parameters.keys()).pop();
+    const path = numeric.some((k) => k.path === state.parameter) ? state.parameter : numeric.some((k) => k.path === last) ? last : numeric[0].path;
     const names = ["expected_revenue_per_request", "revenue_per_request", "expected_ctr", "cpc", "rcs", "slots_filled", "welfare", "expected_rpm"].filter((name) => answer.measures[name]);
     const measure = names.includes(state.measure) ? state.measure : names[0];
-    const knob = about.knobs.find((k) => k.path === path);
+    const parameter = about.parameters.find((k) => k.path === path);
     const others = settings().filter((word) => !word.startsWith(path + "="));
     const key = JSON.stringify([state.run, state.arm, state.against, path, others]);
-    if (!view.querySelector("#curve-knob") || view.dataset.arm !== `${state.run}/${state.arm}`) {
+    if (!view.querySelector("#curve-parameter") || view.dataset.arm !== `${state.run}/${state.arm}`) {
       view.dataset.arm = `${state.run}/${state.arm}`;
       view.replaceChildren(
         el("div", { class: "controls", "data-live": "" },
-          el("label", {}, "over the knob", el("select", { id: "curve-knob", onchange: (e) => { state.knob = e.target.value; write(); drawCurve(); } }, ...numeric.map((k) => el("option", { value: k.path }, k.label)))),
+          el("label", {}, "over the parameter", el("select", { id: "curve-parameter", onchange: (e) => { state.parameter = e.target.value; write(); drawCurve(); } }, ...numeric.map((k) => el("option", { value: k.path }, k.label)))),
           el("label", {}, "the measure", el("select", { id: "curve-measure", onchange: (e) => { state.measure = e.target.value; write(); drawCurve(); } }, ...names.map((n) => el("option", { value: n }, about.measures[n].label))))),
         el("div", { class: "card", id: "curve-chart" }), el("p", { class: "small", id: "curve-words", role: "status" }));
     }
-    $("curve-knob").value = path;
+    $("curve-parameter").value = path;
     $("curve-measure").value = measure;
     if (curve.key !== key) {
       curve.key = key;
@@ -361,11 +361,11 @@
       if (curve.control) curve.control.abort();
       streamCurve(path, others, key);
     }
-    plotCurve(knob, measure);
+    plotCurve(parameter, measure);
   }
   async function streamCurve(path, others, key) {
     const control = (curve.control = new AbortController());
-    const asked = new URLSearchParams({ run: state.run, arm: state.arm, against: state.against, client, knob: path });
+    const asked = new URLSearchParams({ run: state.run, arm: state.arm, against: state.against, client, parameter: path });
     for (const word of others) asked.append("set", word);
     try {
       const response = await fetch("/api/curve?" + asked, { signal: control.signal });
@@ -394,22 +394,22 @@
     const moved = move(measure, entry), end = (side) => (moved.what && moved.what[side] !== null ? moved.scale * moved.what[side] : null);
     return { x, label, value: end("value"), low: end("low"), high: end("high"), is_all: isAll, text: `${moved.text} (${moved.interval})` };
   }
-  function plotCurve(knob, name) {
+  function plotCurve(parameter, name) {
     const measure = about.measures[name], refused = [];
     const points = [];
-    knob.values.forEach((value, i) => {
+    parameter.values.forEach((value, i) => {
       const point = curve.points.get(plain(value));
       if (!point) return;
       if (point.error) { refused.push(`${plain(value)}: ${point.error}`); return; }
-      points.push(pointOf(measure, point.measures[name], knob.kind === "choice" ? i : value, plain(value), point.is_all));
+      points.push(pointOf(measure, point.measures[name], parameter.kind === "choice" ? i : value, plain(value), point.is_all));
     });
-    const at = state.knobs.has(knob.path) ? state.knobs.get(knob.path) : knob.today, now = plain(at);
+    const at = state.parameters.has(parameter.path) ? state.parameters.get(parameter.path) : parameter.today, now = plain(at);
     const whole = points.filter((p) => p.is_all).length, places = points.length;
-    // Where the knob stands between two values, the answer itself is a point.
-    if (knob.kind === "number" && at !== null && !points.some((p) => p.label === now) && answer.asked === asked() && answer.measures[name]) points.push(pointOf(measure, answer.measures[name], at, now, answer.requests === answer.of));
-    const label = `${measure.label}, change in ${measure.is_near_zero ? "points" : "percent"}, over ${knob.label}: ` + points.map((p) => `${p.label} ${p.text}`).join("; ");
-    $("curve-chart").replaceChildren(el("p", { class: "small" }, `${measure.label}: change ${measure.is_near_zero ? "in points" : "in %"} against ${state.against === state.arm ? "the arm as it is" : state.against}`), curveChart(points, { width: wide("curve"), knob: knob.label, isChoice: knob.kind === "choice", now, label, today: knob.today, at }));
-    $("curve-words").textContent = `${whole} of ${knob.values.length - refused.length} values on all requests${places > whole ? "; hollow points are quick ones" : ""}. Orange: where the knob stands.` + (refused.length ? ` Refused: ${refused.join("; ")}` : "");
+    // Where the parameter stands between two values, the answer itself is a point.
+    if (parameter.kind === "number" && at !== null && !points.some((p) => p.label === now) && answer.asked === asked() && answer.measures[name]) points.push(pointOf(measure, answer.measures[name], at, now, answer.requests === answer.of));
+    const label = `${measure.label}, change in ${measure.is_near_zero ? "points" : "percent"}, over ${parameter.label}: ` + points.map((p) => `${p.label} ${p.text}`).join("; ");
+    $("curve-chart").replaceChildren(el("p", { class: "small" }, `${measure.label}: change ${measure.is_near_zero ? "in points" : "in %"} against ${state.against === state.arm ? "the arm as it is" : state.against}`), curveChart(points, { width: wide("curve"), parameter: parameter.label, isChoice: parameter.kind === "choice", now, label, today: parameter.today, at }));
+    $("curve-words").textContent = `${whole} of ${parameter.values.length - refused.length} values on all requests${places > whole ? "; hollow points are quick ones" : ""}. Orange: where the parameter stands.` + (refused.length ? ` Refused: ${refused.join("; ")}` : "");
   }
 
   /* What may become of one of the best ads: shown, or lost by a scoring stage, the last one first. */
@@ -431,7 +431,7 @@
     }
     const lost = about.attribution && about.attribution.stages;
     if (lost) {
-      cards.push(scrolled("Losses that the run measured", table(["stage", "share of the loss", "eCPM lost"], lost.map((stage) => el("tr", {}, el("th", { scope: "row" }, said(stage.stage)), el("td", {}, number(100 * stage.share, 1) + " %"), el("td", {}, number(stage.ecpm_lost.value, 1)))), `As the run measured arm ${state.arm} against the whole corpus, on ${number(about.attribution.requests, 0)} requests, with no knob turned`)));
+      cards.push(scrolled("Losses that the run measured", table(["stage", "share of the loss", "eCPM lost"], lost.map((stage) => el("tr", {}, el("th", { scope: "row" }, said(stage.stage)), el("td", {}, number(100 * stage.share, 1) + " %"), el("td", {}, number(stage.ecpm_lost.value, 1)))), `As the run measured arm ${state.arm} against the whole corpus, on ${number(about.attribution.requests, 0)} requests, with no parameter turned`)));
     }
     $("view-funnel").replaceChildren(...cards);
   }
@@ -500,7 +500,7 @@
     };
     const input = el("input", { name: "ad", value: ad, autocomplete: "off", "aria-label": "Ad to explain" });
     const form = el("form", { class: "controls", "data-live": "", onsubmit: (event) => { event.preventDefault(); look(request, input.value.trim(), false); } }, el("label", {}, "why not this ad?", input), el("button", {}, "Explain"));
-    const parts = [el("h2", { tabindex: -1, id: "looked" }, `Request ${found.name || found.request}, user ${found.user}`), el("div", { class: "sides" }, page("today", before() === "today" ? "Today" : `Arm ${before()}`), page("then", "With the knobs turned")), form];
+    const parts = [el("h2", { tabindex: -1, id: "looked" }, `Request ${found.name || found.request}, user ${found.user}`), el("div", { class: "sides" }, page("today", before() === "today" ? "Today" : `Arm ${before()}`), page("then", "With the parameters changed")), form];
     if (found.best && found.best.length) parts.push(el("p", { class: "small" }, "Best by true value: " + found.best.map((b) => `${b.ad} (${b.dropped_by ? "lost by " + said(b.dropped_by) : "shown"})`).join(", ")));
     if (found.ad) parts.push(explained(found.ad, found.pages.then));
     $("look").replaceChildren(...parts);
@@ -532,7 +532,7 @@
     }
     if (about.market) {
       const arm = about.market[state.arm] ? state.arm : Object.keys(about.market)[0], other = arm !== state.against && about.market[state.against] ? state.against : null;
-      cards.push(el("p", { class: "small" }, "As the run measured its market: bidders paced and budgets ran, and no knob changes that."));
+      cards.push(el("p", { class: "small" }, "As the run measured its market: bidders paced and budgets ran, and no parameter changes that."));
       for (const [name, title] of [["revenue", "Revenue"], ["requests", "Requests"], ["clicks", "Clicks"]]) {
         const lines = [[other, "today"], [arm, ""]].filter(([of]) => of && about.market[of][name]);
         if (lines.length) cards.push(el("div", { class: "card" }, el("h2", {}, `${title} by hour, in the run's market`), legend(lines.map(([of, kind]) => [`arm ${of}`, kind])), dayChart(lines.map(([of, kind]) => ({ values: about.market[of][name], class: kind })), { width, label: `${title} by hour of ${lines.map(([of]) => "arm " + of).join(" and ")}` })));
@@ -617,11 +617,11 @@
 
   // Controls of the head
 
-  $("run").addEventListener("change", () => { state.run = Number($("run").value); state.arm = ""; state.against = ""; state.knobs = new Map(); state.words = []; state.request = null; state.ad = ""; state.find = { ...FIND }; offset = 0; curve.key = ""; for (const name of Object.keys(VIEWS)) $("view-" + name).replaceChildren(); openRun(); });
+  $("run").addEventListener("change", () => { state.run = Number($("run").value); state.arm = ""; state.against = ""; state.parameters = new Map(); state.words = []; state.request = null; state.ad = ""; state.find = { ...FIND }; offset = 0; curve.key = ""; for (const name of Object.keys(VIEWS)) $("view-" + name).replaceChildren(); openRun(); });
   $("arm").addEventListener("change", () => { const was = state.arm; state.arm = $("arm").value; if (state.against === was) state.against = state.arm; openRun(); });
   $("against").addEventListener("change", () => { state.against = $("against").value; ask(); });
-  $("reset").addEventListener("click", () => { state.knobs = new Map(); state.words = []; drawKnobs(); ask(); });
-  $("knobs").addEventListener("submit", (event) => event.preventDefault());
+  $("reset").addEventListener("click", () => { state.parameters = new Map(); state.words = []; drawParameters(); ask(); });
+  $("parameters").addEventListener("submit", (event) => event.preventDefault());
   $("other").addEventListener("submit", (event) => {
     event.preventDefault();
     const word = $("word").value.trim();

@@ -1,7 +1,7 @@
 """The page's server: what may be asked, and in which order it is done.
 
-Every question is a GET that changes nothing. Runs go by number, knobs by the words of `whatif --set`; no path
-comes from outside. Who may ask is in `door`, how many and how slowly in `connections`.
+Every question is a GET that changes nothing. Runs go by number, parameters by the words of `whatif --set`; no
+path comes from outside. Who may ask is in `door`, how many and how slowly in `connections`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FILES = {
     "/live.js": ("live.js", "text/javascript; charset=utf-8"),
     "/draw.js": ("draw.js", "text/javascript; charset=utf-8"),
 }
-MAX_WORDS = 40  # knobs at a time
+MAX_WORDS = 40  # parameters at a time
 LONGEST = 2_000  # characters of a word
 MAX_EXACT = 8  # exact answers that wait, of some seconds each
 CURVE_MEASURES = (
@@ -90,10 +90,12 @@ class Question:
         return self.text(name) in ("1", "true")
 
     def ways(self, session: Session) -> tuple[Variant, Variant]:
-        """The way with its knobs turned, and the arm that it is compared with."""
+        """The way with its parameters changed, and the arm that it is compared with."""
         words = self._request.query_params.getlist("set")
         if len(words) > MAX_WORDS or any(len(word) > LONGEST for word in words):
-            raise UserError(f"at most {MAX_WORDS} knobs at a time, of at most {LONGEST:,} characters each")
+            raise UserError(
+                f"at most {MAX_WORDS} parameters at a time, of at most {LONGEST:,} characters each"
+            )
         arm = self.text("arm", session.baseline) or session.baseline
         against = self.text("against", arm) or arm
         return Variant(arm, tuple(words)), Variant(against)
@@ -166,7 +168,7 @@ class Live:
         arm = question.text("arm", session.baseline) or session.baseline
         session.arm(Variant(arm))
         yield
-        knobs = parameters_of(session, arm)
+        parameters = parameters_of(session, arm)
         steps = session.specs[arm].pre_ranking.earlier
         names = [*WHAT_IF_MEASURES, *(after_step(name, step) for name in AFTER_STEPS for step in steps)]
         return {
@@ -177,7 +179,7 @@ class Live:
             "arm": arm,
             "arms": list(session.specs),
             "stages": session.evaluation.baseline.stage_names,
-            "knobs": [{**knob, "values": curve_values(knob)} for knob in knobs],
+            "parameters": [{**parameter, "values": curve_values(parameter)} for parameter in parameters],
             "measures": {
                 name: {
                     "label": measure.label,
@@ -216,20 +218,22 @@ class Live:
         }
 
     def curve(self, question: Question) -> Job:
-        """A point for every value of a knob: first all on some requests, then all on all of them."""
+        """A point for every value of a parameter: first all on some requests, then all on all of them."""
         session = yield from self.opened(question.run)
         way, against = question.ways(session)
-        path = question.text("knob") or ""
-        knob = next((knob for knob in parameters_of(session, way.arm) if knob["path"] == path), None)
-        if knob is None:
-            raise UserError(f"no knob {path!r} that has a curve")
+        path = question.text("parameter") or ""
+        parameter = next(
+            (parameter for parameter in parameters_of(session, way.arm) if parameter["path"] == path), None
+        )
+        if parameter is None:
+            raise UserError(f"no parameter {path!r} that has a curve")
         base = session.arm(against)
         words = [word for word in way.words if word.partition("=")[0] != path]
         for is_all in (False, True):
             blocks = session.blocks(is_all)
             before = yield from session.measured(base, blocks)
             today = [before[index] for index in blocks]
-            for value in curve_values(knob):
+            for value in curve_values(parameter):
                 point: dict[str, Any] = {"value": value, "is_all": is_all}
                 try:
                     arm = session.arm(Variant(way.arm, (*words, f"{path}={_word(value)}")))

@@ -1,9 +1,9 @@
 """A finished run kept open for many questions: its blocks with all that was scored on them.
 
-A knob changes no score of a model, so `serve` answers from the memo of each block: it selects, prices and
-measures again, and that is all. A first answer is made of a few blocks that lie evenly over the evaluation;
-going on with the others refines it. What an arm did with a block is kept for the ways to serve that were
-asked about last.
+A parameter changes no score of a model, so `serve` answers from the memo of each block: it selects, prices
+and measures again, and that is all. A first answer is made of a few blocks that lie evenly over the
+evaluation; going on with the others refines it. What an arm did with a block is kept for the ways to serve
+that were asked about last.
 
 A session belongs to one thread; only `exact`, which touches nothing that is kept, may be asked by another.
 Long work comes in pieces, a block each: `measured` is a generator, and whoever runs it may stop between two
@@ -45,7 +45,7 @@ BYTES_A_PAIR = 160  # a candidate of a request with its scores, bids and what is
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to serve: an arm, and the knobs turned in it as `--set` takes them."""
+    """A way to serve: an arm, and the parameters changed in it as `--set` takes them."""
 
     arm: str
     words: tuple[str, ...] = ()
@@ -95,7 +95,9 @@ class Session:
     # What is asked
 
     def arm(self, way: Variant) -> Arm:
-        """The arm that serves so; UserError in the words of `whatif` for a knob that cannot be turned so."""
+        """The arm that serves so; UserError in the words of `whatif` for a parameter that cannot be turned
+        so.
+        """
         found = self._turned.get(way)
         if found is None:
             try:
@@ -114,7 +116,7 @@ class Session:
         return replace(Setting(self.opened, self.folder, way.arm).serving(way.arm, spec, changed), name="")
 
     def turned(self, way: Variant) -> tuple[Scenario, ArmSpec]:
-        """The scenario and the arm with its knobs turned; UserError if they cannot be."""
+        """The scenario and the arm with its parameters changed; UserError if they cannot be."""
         if way.arm not in self.specs:
             raise UserError(unknown_name("arm", way.arm, self.specs))
         if not way.words:
@@ -125,16 +127,16 @@ class Session:
             raise refuse(reason, way.words) from None
 
     def _point(self, way: Variant) -> Point:
-        """The knobs that are turned; Refused if there is no such knob."""
+        """The parameters that are turned; Refused if there is no such parameter."""
         points = parse_points(way.words, self.scenario, way.arm)
         if len(points) > 1:
-            raise UserError("one value for each knob; a curve goes over several")
+            raise UserError("one value for each parameter; a curve goes over several")
         return points[0]
 
     def exact(self, way: Variant, progress: Progress | None = None) -> dict[str, Any]:
         """The answer of `whatif`, by the code of `whatif`. Knows nothing of what is kept here."""
         if not way.words:
-            raise UserError("no knob is turned, so there is nothing to ask; turn one")
+            raise UserError("no parameter is turned, so there is nothing to ask; turn one")
         if way.arm not in self.specs:
             raise UserError(unknown_name("arm", way.arm, self.specs))
         where = Setting(self.opened, self.folder, way.arm)

@@ -139,7 +139,7 @@ class MarketServer:
         """
         arm, world = self.arm, self.sim.world
         by_last = len(arm.stages)  # its place in `stage_names`
-        block, slots, reserve = self._own_knobs(block)
+        block, slots, reserve = self._own_parameters(block)
         decision = serve(block, replace(arm, slots=depth - 1), self.platform, answered_by)
         answers = np.full(len(block), by_last, np.int8) if answered_by is None else answered_by
         ads, bid = decision.ranked_set.copy(), decision.ranked_bid.copy()
@@ -177,13 +177,13 @@ class MarketServer:
             reserve=reserve,
         )
 
-    def _own_knobs(self, block: Block) -> tuple[Block, np.ndarray | None, np.ndarray | None]:
+    def _own_parameters(self, block: Block) -> tuple[Block, np.ndarray | None, np.ndarray | None]:
         """The block to be ranked deeper than its pages, and what requests of a log have of their own: [R]."""
-        if block.knobs is None:
+        if block.parameters is None:
             return block, None, None
         reserve = reserve_of(block, self.arm)
-        listed = replace(block, knobs=replace(block.knobs, slots=None))
-        return listed, block.knobs.slots, reserve if isinstance(reserve, np.ndarray) else None
+        listed = replace(block, parameters=replace(block.parameters, slots=None))
+        return listed, block.parameters.slots, reserve if isinstance(reserve, np.ndarray) else None
 
     @property
     def dumps(self) -> bool:

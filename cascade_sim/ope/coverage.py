@@ -24,21 +24,21 @@ from cascade_sim.ope.estimates import (
     estimates,
     estimators_of,
     expected_rewards,
-    knob_evidence,
     launch_evidence,
     page_gain,
     page_odds,
+    parameter_evidence,
     slate_evidence,
     slate_truth,
 )
 from cascade_sim.ope.log import (
-    KNOBS,
+    PARAMETERS,
     SLATES,
     decision_forecast,
-    knob_log,
-    knob_tables,
+    parameter_log,
+    parameter_tables,
     randomiser,
-    serve_knobs,
+    serve_parameters,
     slate_log,
     slate_tables,
 )
@@ -88,9 +88,9 @@ def coverage_study(
     reward: str,
     on_requests: Callable[[int], None] = lambda n: None,
 ) -> CoverageTable:
-    """Every estimator on every target. Targets of knobs and of pages have logs of their own."""
+    """Every estimator on every target. Targets of parameters and of pages have logs of their own."""
     made: list[Answers] = []
-    for phase, run in ((KNOBS, _knob_chunk), (SLATES, _slate_chunk)):
+    for phase, run in ((PARAMETERS, _parameter_chunk), (SLATES, _slate_chunk)):
         asked = [target for target in targets if target.is_slate == (phase == SLATES)]
         if not asked:
             continue
@@ -121,26 +121,26 @@ def coverage_study(
     )
 
 
-def _knob_chunk(
+def _parameter_chunk(
     sim: Simulation, arm: Arm, block: Block, answers: list[Answers], first: int, requests: int, reward: str
 ) -> None:
     assert sim.scenario.off_policy is not None
-    log = knob_log([knob_tables(sim, block, arm)], arm.slots)
+    log = parameter_log([parameter_tables(sim, block, arm)], arm.slots)
     law = randomiser(sim.scenario)
-    noise = {knob: log.noise[knob] for knob in law.sigmas}
-    none = {knob: np.zeros(len(block)) for knob in law.sigmas}
-    today, _ = serve_knobs(sim, block, arm, law, none)
+    noise = {parameter: log.noise[parameter] for parameter in law.sigmas}
+    none = {parameter: np.zeros(len(block)) for parameter in law.sigmas}
+    today, _ = serve_parameters(sim, block, arm, law, none)
     today_forecast = decision_forecast(today, sim.platform.slot_effects)[reward]
     for answer in answers:
         target = answer.target
-        moved = law.moved(target.knobs)
-        decision, _ = serve_knobs(sim, block, arm, moved, none if target.is_launch else noise)
+        moved = law.moved(target.parameters)
+        decision, _ = serve_parameters(sim, block, arm, moved, none if target.is_launch else noise)
         forecast = decision_forecast(decision, sim.platform.slot_effects)[reward]
         answer.truth += float(expected_rewards(sim, block, decision)[reward].sum())
         evidence = (
             launch_evidence(log, law, target, reward, forecast, today_forecast)
             if target.is_launch
-            else knob_evidence(log, law, target, reward, forecast, sim.scenario.off_policy.clip)
+            else parameter_evidence(log, law, target, reward, forecast, sim.scenario.off_policy.clip)
         )
         _answer(answer, evidence, first, len(block), requests)
 

@@ -7,10 +7,10 @@ Forecasts ask no truth. A launch is served at its values; a target that keeps th
 around its own centres: a draw from the target's law as good as any other. Pages need no serving: the log
 holds the list they were drawn from, and another model's scores for it are one prediction away.
 
-The truth (`knob_truth`, `slate_truth`, `true_slopes`) is what a target really earns, from the simulator: for
-the table beside the estimates, never for them. Every click is replaced by its probability. A target of the
-knobs is served on the logged requests, at its values or at the logged noise around them; the value of a page
-policy is summed over all its pages. So what is left of chance is which requests came.
+The truth (`parameter_truth`, `slate_truth`, `true_slopes`) is what a target really earns, from the simulator:
+for the table beside the estimates, never for them. Every click is replaced by its probability. A target of
+the parameters is served on the logged requests, at its values or at the logged noise around them; the value
+of a page policy is summed over all its pages. So what is left of chance is which requests came.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from cascade_sim.ope.log import (
     baseline_spec,
     decision_forecast,
     randomiser,
-    serve_knobs,
+    serve_parameters,
 )
 from cascade_sim.ope.slates import log_odds, log_propensities, page_values, slot_marginals
-from cascade_sim.scenario.targets import Target, logged_knobs
+from cascade_sim.scenario.targets import Target, logged_parameters
 from cascade_sim.study.simulation import Simulation
 
 # estimators of pages, and the columns they need beside the reward
@@ -53,20 +53,20 @@ PAGES: dict[str, tuple[Callable[..., OffPolicyEstimate], tuple[str, ...]]] = {
     "cascade_dr": (off_policy_slates.cascade_dr, ("conditional", "q_logged", "v_target")),
 }
 
-KNOB_ESTIMATORS = tuple(off_policy.ESTIMATORS)
+PARAMETER_ESTIMATORS = tuple(off_policy.ESTIMATORS)
 
 LAUNCH_ESTIMATORS = ("local_linear", "local_dr", "direct_method")
 
 SLATE_ESTIMATORS = (*PAGES, "direct_method")
 
-ESTIMATORS = tuple(dict.fromkeys((*LAUNCH_ESTIMATORS, *KNOB_ESTIMATORS, *SLATE_ESTIMATORS)))
+ESTIMATORS = tuple(dict.fromkeys((*LAUNCH_ESTIMATORS, *PARAMETER_ESTIMATORS, *SLATE_ESTIMATORS)))
 
 
 def estimators_of(target: Target) -> tuple[str, ...]:
     """Those that answer for a target."""
     if target.is_slate:
         return SLATE_ESTIMATORS
-    return LAUNCH_ESTIMATORS if target.is_launch else KNOB_ESTIMATORS
+    return LAUNCH_ESTIMATORS if target.is_launch else PARAMETER_ESTIMATORS
 
 
 STEP = 0.05  # of log reserve or of squashing, for finite differences
@@ -77,7 +77,7 @@ class Evidence:
     """What a log says about one target and one reward: the columns of every estimator. Rows are requests."""
 
     columns: dict[str, NDArray[Any]]  # by the estimators' argument names, [R] or [R, K]
-    settings: dict[str, Any]  # clip, threshold; of a launch its knobs
+    settings: dict[str, Any]  # clip, threshold; of a launch its parameters
     limit: Floats | None  # [R], for bounds
 
     def rows(self, cut: slice) -> Evidence:
@@ -90,16 +90,16 @@ class Evidence:
         """Those that fit."""
         if "z" in self.columns:
             return LAUNCH_ESTIMATORS
-        return SLATE_ESTIMATORS if "conditional" in self.columns else KNOB_ESTIMATORS
+        return SLATE_ESTIMATORS if "conditional" in self.columns else PARAMETER_ESTIMATORS
 
 
-def knob_evidence(
+def parameter_evidence(
     log: ParameterLog, law: ParameterRandomiser, target: Target, reward: str, forecast: Floats, clip: float
 ) -> Evidence:
     """`forecast` [R]: the platform's, of this reward under the target."""
     columns = {
         "reward": log.reward[reward],
-        "weights": law.weights(log.noise, target.knobs),
+        "weights": law.weights(log.noise, target.parameters),
         "predicted_logged": log.forecast[reward],
         "predicted_target": forecast,
     }
@@ -110,19 +110,21 @@ def launch_evidence(
     log: ParameterLog, law: ParameterRandomiser, target: Target, reward: str, forecast: Floats, today: Floats
 ) -> Evidence:
     """`forecast`, `today` [R]: the platform's, of this reward at the launch and at today's values."""
-    shifts = law.shift(target.knobs)
-    knobs = [
-        JitteredParameter(f"auction.{knob}", f"off_policy.randomise.{knob}", sigma, shifts[knob] / sigma)
-        for knob, sigma in law.sigmas.items()
+    shifts = law.shift(target.parameters)
+    parameters = [
+        JitteredParameter(
+            f"auction.{parameter}", f"off_policy.randomise.{parameter}", sigma, shifts[parameter] / sigma
+        )
+        for parameter, sigma in law.sigmas.items()
     ]
     columns = {
         "reward": log.reward[reward],
-        "z": np.column_stack([log.noise[knob] for knob in law.sigmas]),
+        "z": np.column_stack([log.noise[parameter] for parameter in law.sigmas]),
         "predicted_logged": log.forecast[reward],
         "predicted_target": forecast,
         "predicted_today": today,
     }
-    return Evidence(columns, {"knobs": knobs}, None)
+    return Evidence(columns, {"parameters": parameters}, None)
 
 
 def slate_evidence(log: SlateLog, temperature: float, odds: Floats, reward: str, gain: Floats) -> Evidence:
@@ -165,7 +167,7 @@ def estimates(evidence: Evidence, names: Iterable[str] = ()) -> dict[str, OffPol
 
 
 def lift_of(name: str, evidence: Evidence, estimate: OffPolicyEstimate) -> OffPolicyEstimate:
-    """Over today's values without noise, if it is a launch; else over what was logged. Knobs only."""
+    """Over today's values without noise, if it is a launch; else over what was logged. Parameters only."""
     if isinstance(estimate, LaunchEstimate):
         return estimate.lift
     given = evidence.columns
@@ -177,7 +179,7 @@ def lift_of(name: str, evidence: Evidence, estimate: OffPolicyEstimate) -> OffPo
 
 
 def inner_and_outer(evidence: Evidence) -> Bounds | None:
-    """The bounds of a knob's target; None for pages."""
+    """The bounds of a parameter's target; None for pages."""
     if evidence.limit is None:
         return None
     columns = evidence.columns
@@ -187,12 +189,19 @@ def inner_and_outer(evidence: Evidence) -> Bounds | None:
 def slopes(
     log: ParameterLog, law: ParameterRandomiser, reward: str, forecast: Floats
 ) -> dict[str, Sensitivity]:
-    """How the mean reward responds to each randomised knob; `forecast` [R] knows nothing of the noise."""
+    """How the mean reward responds to each randomised parameter; `forecast` [R] knows nothing of the
+    noise.
+    """
     return {
-        knob: sensitivity(
-            log.reward[reward], log.noise[knob], sigma, SCALES[knob], law.centres[knob], forecast
+        parameter: sensitivity(
+            log.reward[reward],
+            log.noise[parameter],
+            sigma,
+            SCALES[parameter],
+            law.centres[parameter],
+            forecast,
         )
-        for knob, sigma in law.sigmas.items()
+        for parameter, sigma in law.sigmas.items()
     }
 
 
@@ -210,21 +219,23 @@ def replay(
     """
     parts: list[dict[str, Floats]] = []
     for cut, block in log.visits.blocks(sim):
-        noise = {knob: log.noise[knob][cut] * (1.0 if is_noisy else 0.0) for knob in law.sigmas}
-        parts.append(measure(cut, serve_knobs(sim, block, arm, law, noise)[0]))
+        noise = {
+            parameter: log.noise[parameter][cut] * (1.0 if is_noisy else 0.0) for parameter in law.sigmas
+        }
+        parts.append(measure(cut, serve_parameters(sim, block, arm, law, noise)[0]))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def knob_forecast(sim: Simulation, arm: Arm, log: ParameterLog, target: Target) -> dict[str, Floats]:
+def parameter_forecast(sim: Simulation, arm: Arm, log: ParameterLog, target: Target) -> dict[str, Floats]:
     """The click model's forecast of each reward under a target.  {reward: [R]}"""
-    law, effects = randomiser(sim.scenario).moved(target.knobs), sim.platform.slot_effects
+    law, effects = randomiser(sim.scenario).moved(target.parameters), sim.platform.slot_effects
     measure = lambda _, decision: decision_forecast(decision, effects)  # noqa: E731
     return replay(sim, arm, log, law, measure, is_noisy=not target.is_launch)
 
 
 def centre_forecast(sim: Simulation, arm: Arm, log: ParameterLog) -> dict[str, Floats]:
-    """The forecast with the knobs at their centres: it knows nothing of the noise.  {reward: [R]}"""
-    return knob_forecast(sim, arm, log, logged_knobs("drop"))
+    """The forecast with the parameters at their centres: it knows nothing of the noise.  {reward: [R]}"""
+    return parameter_forecast(sim, arm, log, logged_parameters("drop"))
 
 
 def page_odds(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> Floats:
@@ -252,13 +263,13 @@ def page_gain(log: SlateLog) -> dict[str, Floats]:
     return {reward: gain[reward] for reward in REWARDS}
 
 
-def knob_truth(sim: Simulation, arm: Arm, log: ParameterLog, target: Target) -> dict[str, Floats]:
+def parameter_truth(sim: Simulation, arm: Arm, log: ParameterLog, target: Target) -> dict[str, Floats]:
     """Expected rewards of every logged request under a target.  {reward: [R]}"""
 
     def measure(cut: slice, decision: Decision) -> dict[str, Floats]:
         return expected_rewards(sim, log.visits.block(sim, cut), decision)
 
-    law = randomiser(sim.scenario).moved(target.knobs)
+    law = randomiser(sim.scenario).moved(target.parameters)
     return replay(sim, arm, log, law, measure, is_noisy=not target.is_launch)
 
 
@@ -275,19 +286,22 @@ def slate_truth(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> dic
 
 
 def true_slopes(sim: Simulation, arm: Arm, log: ParameterLog) -> dict[str, dict[str, float]]:
-    """Central finite differences of the served rewards in each knob's centre.  {knob: {reward: slope}}
+    """Central finite differences of the served rewards in each parameter's centre.  {parameter: {reward:
+    slope}}
 
     In log reserve and in squashing, STEP to either side, on the same requests and noise.
     """
     law = randomiser(sim.scenario)
     slope = {}
-    for knob, centre in law.centres.items():
+    for parameter, centre in law.centres.items():
         ends = []
         for side in (1.0, -1.0):
-            moved = centre * np.exp(side * STEP) if knob == "reserve_cpc" else centre + side * STEP
-            served = knob_truth(sim, arm, log, Target(knob, {knob: float(moved)}, jitter="keep"))
+            moved = centre * np.exp(side * STEP) if parameter == "reserve_cpc" else centre + side * STEP
+            served = parameter_truth(
+                sim, arm, log, Target(parameter, {parameter: float(moved)}, jitter="keep")
+            )
             ends.append({reward: float(values.mean()) for reward, values in served.items()})
-        slope[knob] = {reward: (ends[0][reward] - ends[1][reward]) / (2 * STEP) for reward in ends[0]}
+        slope[parameter] = {reward: (ends[0][reward] - ends[1][reward]) / (2 * STEP) for reward in ends[0]}
     return slope
 
 

@@ -28,7 +28,7 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.columns import impression_columns, request_columns
 from cascade_sim.cascade.exploration import Explored, as_decided
 from cascade_sim.cascade.outcome import Outcome
-from cascade_sim.cascade.randomisation import RANDOMISED, ParameterRandomiser, with_knobs
+from cascade_sim.cascade.randomisation import RANDOMISED, ParameterRandomiser, with_parameters
 from cascade_sim.cascade.serve import Arm, Block, Decision, bids
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
@@ -43,9 +43,9 @@ from cascade_sim.storage.tables import TableWriter, iterate_table, read_table, t
 from cascade_sim.study.rebuild import Plan, by_words, rebuilt
 from cascade_sim.study.simulation import Simulation
 
-KNOBS, SLATES = "off_policy", "slates"  # phases
+PARAMETERS, SLATES = "off_policy", "slates"  # phases
 
-KNOB_TABLES = ("off-policy", "off-policy-requests")
+PARAMETER_TABLES = ("off-policy", "off-policy-requests")
 
 SLATE_TABLES = ("slates", "slates-requests", "slates-candidates")
 
@@ -53,7 +53,7 @@ _VISIT = ("request", "user", "context", "time")
 # What is read of each table; a column that is not there is refused.
 READ: dict[str, tuple[str, ...]] = {
     "off-policy": ("request", "examination", "pctr", "cpc_micros", "charge_micros", "click"),
-    "off-policy-requests": (*_VISIT, "revenue_limit", *(f"{knob}_z" for knob in RANDOMISED)),
+    "off-policy-requests": (*_VISIT, "revenue_limit", *(f"{parameter}_z" for parameter in RANDOMISED)),
     "slates": ("request", "slot", "place", "propensity", "charge_micros", "click"),
     "slates-requests": _VISIT,
     "slates-candidates": ("request", "place", "ad", "bid", "pctr", "score", "cpc_micros"),
@@ -71,7 +71,7 @@ def write_logs(sim: Simulation, arm: Arm, folder: Path, progress: Progress) -> N
     section = sim.scenario.off_policy
     assert section is not None
     if section.randomise is not None:
-        _log(sim, arm, folder, progress, KNOBS, section.requests, KNOB_TABLES, knob_tables)
+        _log(sim, arm, folder, progress, PARAMETERS, section.requests, PARAMETER_TABLES, parameter_tables)
     if section.slates is not None:
         n = section.slates.requests
         _log(sim, arm, folder, progress, SLATES, n, SLATE_TABLES, slate_tables)
@@ -111,18 +111,18 @@ def page_server(plan: Plan, arm: str, rows_of: Callable[..., list[Rows]]) -> Cal
     return by_words(sim, partial(rows_of, sim, arm=sim.arm(arm, resolved_arms(sim.scenario)[arm])))
 
 
-def knob_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
-    """What is written down of a block with randomised knobs: rows of KNOB_TABLES. Pure."""
+def parameter_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
+    """What is written down of a block with randomised parameters: rows of PARAMETER_TABLES. Pure."""
     law, auction = randomiser(sim.scenario), baseline_spec(sim.scenario).auction
     noise = law.noise(sim.seed, block.requests)
-    decision, values = serve_knobs(sim, block, arm, law, noise)
+    decision, values = serve_parameters(sim, block, arm, law, noise)
     n = len(block)
     shown = as_decided(decision)
     requests = request_columns(block, shown, 0.0)
-    del requests["page_propensity"]  # the page follows from the knobs, whose density is that of z
-    for knob in RANDOMISED:
-        requests[knob] = values.get(knob, np.full(n, getattr(auction, knob)))
-        requests[f"{knob}_z"] = noise.get(knob, np.zeros(n))
+    del requests["page_propensity"]  # the page follows from the parameters, whose density is that of z
+    for parameter in RANDOMISED:
+        requests[parameter] = values.get(parameter, np.full(n, getattr(auction, parameter)))
+        requests[f"{parameter}_z"] = noise.get(parameter, np.zeros(n))
     requests["revenue_limit"] = revenue_limit(sim, block, arm, decision.retrieved)
     return [impression_columns(sim.world, block, shown, _realised(sim, block, decision)), requests]
 
@@ -167,20 +167,20 @@ def baseline_spec(scenario: Scenario) -> ArmSpec:
 
 
 def randomiser(scenario: Scenario) -> ParameterRandomiser:
-    """The law of the logged knobs; the scenario must randomise some."""
+    """The law of the logged parameters; the scenario must randomise some."""
     assert scenario.off_policy is not None and scenario.off_policy.randomise is not None
     auction = baseline_spec(scenario).auction
     sigmas = scenario.off_policy.randomise.sigmas
-    return ParameterRandomiser({knob: getattr(auction, knob) for knob in sigmas}, sigmas)
+    return ParameterRandomiser({parameter: getattr(auction, parameter) for parameter in sigmas}, sigmas)
 
 
-def serve_knobs(
+def serve_parameters(
     sim: Simulation, block: Block, arm: Arm, law: ParameterRandomiser, noise: Rows
 ) -> tuple[Decision, Rows]:
-    """The block with knobs of this law and noise, and the knobs themselves."""
+    """The block with parameters of this law and noise, and the parameters themselves."""
     values = law.values(noise)
     squashing = baseline_spec(sim.scenario).auction.squashing
-    return sim.serve(with_knobs(block, values, squashing), arm), values
+    return sim.serve(with_parameters(block, values, squashing), arm), values
 
 
 @dataclass(frozen=True)
@@ -203,9 +203,9 @@ def serve_pages(sim: Simulation, block: Block, arm: Arm, temperature: float, dep
 
 
 def revenue_limit(sim: Simulation, block: Block, arm: Arm, pre_ranking_set: np.ndarray) -> np.ndarray:
-    """The most a request can earn, whatever the knobs: its k largest bids, every slot clicked.  [R]
+    """The most a request can earn, whatever the parameters: its k largest bids, every slot clicked.  [R]
 
-    What was retrieved does not depend on the knobs, so this is known before they are drawn.
+    What was retrieved does not depend on the parameters, so this is known before they are drawn.
     """
     bid = bids(block, pre_ranking_set, arm.last, arm, sim.platform)
     k = min(arm.slots, bid.shape[1])
@@ -243,13 +243,13 @@ class LoggedRequests:
 
 @dataclass(frozen=True)
 class ParameterLog:
-    """Requests that were served with knobs of their own. Arrays [R]."""
+    """Requests that were served with parameters of their own. Arrays [R]."""
 
     visits: LoggedRequests
-    noise: dict[str, Floats]  # z, by knob
+    noise: dict[str, Floats]  # z, by parameter
     reward: dict[str, Floats]
     forecast: dict[str, Floats]  # of the reward of what was shown
-    limit: dict[str, Floats]  # the most the reward can be, whatever the knobs
+    limit: dict[str, Floats]  # the most the reward can be, whatever the parameters
 
     def __len__(self) -> int:
         return len(self.visits)
@@ -270,19 +270,20 @@ class SlateLog:
         return len(self.visits)
 
 
-def read_knob_log(folder: Path, scenario: Scenario, slots: int | None = None) -> ParameterLog:
-    """From the run's tables; UserError if its knobs were not randomised.
+def read_parameter_log(folder: Path, scenario: Scenario, slots: int | None = None) -> ParameterLog:
+    """From the run's tables; UserError if its parameters were not randomised.
 
     `slots`: no page is longer; None: as the scenario's world has it.
     """
     if scenario.off_policy is None or scenario.off_policy.randomise is None:
         raise UserError(
-            f"{folder}: no knob of this run was randomised, so its logs cannot say what another would do; "
+            f"{folder}: no parameter of this run was randomised, so its logs cannot say what another would "
+            "do; "
             "set off_policy.randomise (such as {reserve_cpc: 0.3}) in the scenario and run it again"
         )
-    _need(folder, KNOB_TABLES)
+    _need(folder, PARAMETER_TABLES)
     most = len(scenario.world.slot_effects) if slots is None else slots
-    return knob_log(_sampled(folder, KNOB_TABLES, scenario.seed, {"slots": most}), most)
+    return parameter_log(_sampled(folder, PARAMETER_TABLES, scenario.seed, {"slots": most}), most)
 
 
 def read_slate_log(folder: Path, scenario: Scenario, slot_effects: Floats | None = None) -> SlateLog:
@@ -376,9 +377,9 @@ def _need(folder: Path, names: Sequence[str]) -> None:
         )
 
 
-def knob_log(parts: Iterable[Sequence[Rows]], slots: int) -> ParameterLog:
-    """The log from rows of KNOB_TABLES, part after part. `slots`: no page is longer."""
-    logs = [_knob_part(shown, requests, slots) for shown, requests in parts]
+def parameter_log(parts: Iterable[Sequence[Rows]], slots: int) -> ParameterLog:
+    """The log from rows of PARAMETER_TABLES, part after part. `slots`: no page is longer."""
+    logs = [_parameter_part(shown, requests, slots) for shown, requests in parts]
     return ParameterLog(
         visits=_joined_visits([log.visits for log in logs]),
         noise=_joined([log.noise for log in logs]),
@@ -388,7 +389,7 @@ def knob_log(parts: Iterable[Sequence[Rows]], slots: int) -> ParameterLog:
     )
 
 
-def _knob_part(shown: Rows, requests: Rows, slots: int) -> ParameterLog:
+def _parameter_part(shown: Rows, requests: Rows, slots: int) -> ParameterLog:
     row = np.searchsorted(requests["request"], shown["request"])
     n = len(requests["request"])
 
@@ -398,7 +399,7 @@ def _knob_part(shown: Rows, requests: Rows, slots: int) -> ParameterLog:
     expected = shown["examination"].astype(np.float64) * shown["pctr"]
     return ParameterLog(
         visits=_visits(requests),
-        noise={knob: requests[f"{knob}_z"] for knob in RANDOMISED},
+        noise={parameter: requests[f"{parameter}_z"] for parameter in RANDOMISED},
         reward={"revenue": total(shown["charge_micros"]) / MICROS, "clicks": total(shown["click"])},
         forecast={"revenue": total(expected * (shown["cpc_micros"] / MICROS)), "clicks": total(expected)},
         limit={"revenue": requests["revenue_limit"], "clicks": np.full(n, float(slots))},

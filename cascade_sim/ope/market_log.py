@@ -42,12 +42,13 @@ def require_randomised(sim: Simulation, targets: Sequence[Target]) -> None:
             f"{about.name}: its pages were not drawn, or not with known probabilities, so it cannot say what "
             "another policy would do; propensities would have to be logged (propensity). `whatif` answers "
             "for "
-            "knobs of the auction"
+            "parameters of the auction"
         )
     for target in targets:
-        if target.knobs:
+        if target.parameters:
             raise UserError(
-                f"--set {target.words}: knobs were not randomised in this log; `whatif` serves the logged "
+                f"--set {target.words}: parameters were not randomised in this log; `whatif` serves the "
+                "logged "
                 "auctions again and answers for them"
             )
         if target.temperature is None:

@@ -55,8 +55,8 @@ def list_of(block: Block, arm: Arm, platform: Platform, depth: int) -> tuple[Sla
     effects = platform.slot_effects
     long_page = np.concatenate([effects, np.full(max(depth - len(effects), 0), effects[-1])])
     long_arm = replace(arm, slots=depth, pricing="gsp", parameters={})
-    if block.knobs is not None:  # of a log: a list is longer than the page
-        block = replace(block, knobs=replace(block.knobs, slots=None))
+    if block.parameters is not None:  # of a log: a list is longer than the page
+        block = replace(block, parameters=replace(block.parameters, slots=None))
     served = serve(block, long_arm, replace(platform, slot_effects=long_page))
     rules = replace(long_arm.rules(long_page), reserve_cpc=reserve_of(block, long_arm))
     page = list_priced(served.page, rules)

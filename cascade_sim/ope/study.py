@@ -18,13 +18,13 @@ from cascade_sim.ope.estimates import (
     centre_forecast,
     estimates,
     inner_and_outer,
-    knob_evidence,
-    knob_forecast,
-    knob_truth,
     launch_evidence,
     lift_of,
     page_gain,
     page_odds,
+    parameter_evidence,
+    parameter_forecast,
+    parameter_truth,
     slate_evidence,
     slate_truth,
     slopes,
@@ -36,12 +36,12 @@ from cascade_sim.ope.log import (
     ParameterLog,
     SlateLog,
     randomiser,
-    read_knob_log,
+    read_parameter_log,
     read_slate_log,
     write_logs,
 )
 from cascade_sim.scenario.questions import Jitter
-from cascade_sim.scenario.targets import AS_LOGGED, Target, logged_knobs, parse_target
+from cascade_sim.scenario.targets import AS_LOGGED, Target, logged_parameters, parse_target
 from cascade_sim.study.simulation import Simulation
 
 Answer = dict[str, dict[str, Any]]  # {reward: {estimators: …}}
@@ -51,7 +51,7 @@ Answer = dict[str, dict[str, Any]]  # {reward: {estimators: …}}
 class Logs:
     """The randomised logs of a run; None: that one was not asked for."""
 
-    knobs: ParameterLog | None
+    parameters: ParameterLog | None
     slates: SlateLog | None
 
 
@@ -64,15 +64,15 @@ def run_off_policy(sim: Simulation, arm: Arm, folder: Path, progress: Progress) 
     targets = [parse_target(name, changes, section.jitter) for name, changes in section.targets.items()]
     asked = with_references(targets, logs, section.jitter)
     with progress.stage("off-policy estimates", len(asked), "targets") as bar:
-        for log in (logs.knobs, logs.slates):
+        for log in (logs.parameters, logs.slates):
             if log is not None and log.visits.is_sample:
                 bar.tell(f"from a sample of {len(log):,} of the logged requests")
         by_target = answers(sim, arm, logs, asked, (), bar.advance)
-        slopes = slope_answers(sim, arm, logs.knobs) if logs.knobs is not None else {}
+        slopes = slope_answers(sim, arm, logs.parameters) if logs.parameters is not None else {}
     with progress.stage("off-policy truth", len(asked), "targets") as bar:
         add_truth(by_target, sim, arm, logs, asked, bar.advance)
-        if logs.knobs is not None:
-            add_true_slopes(slopes, sim, arm, logs.knobs)
+        if logs.parameters is not None:
+            add_true_slopes(slopes, sim, arm, logs.parameters)
     return {**about(sim, arm, logs), "order": list(by_target), "targets": by_target, "slopes": slopes}
 
 
@@ -81,21 +81,21 @@ def read_logs(sim: Simulation, folder: Path) -> Logs:
     section, effects = sim.scenario.off_policy, sim.world.slot_effects
     assert section is not None
     return Logs(
-        read_knob_log(folder, sim.scenario, len(effects)) if section.randomise is not None else None,
+        read_parameter_log(folder, sim.scenario, len(effects)) if section.randomise is not None else None,
         read_slate_log(folder, sim.scenario, effects) if section.slates is not None else None,
     )
 
 
 def about(sim: Simulation, arm: Arm, logs: Logs) -> dict[str, Any]:
-    """How the logs were made: the arm, the law of the knobs, the draw of the pages."""
+    """How the logs were made: the arm, the law of the parameters, the draw of the pages."""
     section = sim.scenario.off_policy
     assert section is not None
     logged: dict[str, Any] = {"arm": arm.name, "clip": section.clip}
-    if logs.knobs is not None:
+    if logs.parameters is not None:
         law = randomiser(sim.scenario)
         logged["jitter"] = section.jitter
-        logged["knobs"] = {
-            "requests": len(logs.knobs),
+        logged["parameters"] = {
+            "requests": len(logs.parameters),
             "centres": dict(law.centres),
             "sigmas": dict(law.sigmas),
         }
@@ -105,10 +105,10 @@ def about(sim: Simulation, arm: Arm, logs: Logs) -> dict[str, Any]:
 
 
 def with_references(targets: Sequence[Target], logs: Logs, jitter: Jitter) -> list[Target]:
-    """Knobs first, then pages, each led by today's policy: for launches without the log's noise."""
+    """Parameters first, then pages, each led by today's policy: for launches without the log's noise."""
     made: list[Target] = []
-    if logs.knobs is not None:
-        made += [logged_knobs(jitter), *(target for target in targets if not target.is_slate)]
+    if logs.parameters is not None:
+        made += [logged_parameters(jitter), *(target for target in targets if not target.is_slate)]
     if logs.slates is not None:
         pages = [target for target in targets if target.is_slate]
         made += [logged_pages(), *pages]
@@ -130,7 +130,7 @@ def answers(
 ) -> dict[str, dict[str, Any]]:
     """From logs alone: {target: {"log", "changes", "rewards": {reward: {"logged", "estimators", …}}}}.
 
-    Beside them "jitter", of targets of the knobs only (`scenario.targets`): a launch drops it.
+    Beside them "jitter", of targets of the parameters only (`scenario.targets`): a launch drops it.
     """
     by_target = {}
     for target in targets:
@@ -138,7 +138,7 @@ def answers(
         for reward, evidence in evidence_of(sim, arm, logs, target).items():
             rewards[reward] = answer_of(evidence, names)
         by_target[target.name] = {
-            "log": "slates" if target.is_slate else "knobs",
+            "log": "slates" if target.is_slate else "parameters",
             **({} if target.is_slate else {"jitter": target.jitter}),
             "changes": target.words,
             "rewards": rewards,
@@ -157,16 +157,16 @@ def evidence_of(sim: Simulation, arm: Arm, logs: Logs, target: Target) -> dict[s
         odds, gains = page_odds(sim, arm, log, target), page_gain(log)
         temperature = section.slates.temperature
         return {reward: slate_evidence(log, temperature, odds, reward, gains[reward]) for reward in REWARDS}
-    assert logs.knobs is not None
-    law, forecast = randomiser(sim.scenario), knob_forecast(sim, arm, logs.knobs, target)
+    assert logs.parameters is not None
+    law, forecast = randomiser(sim.scenario), parameter_forecast(sim, arm, logs.parameters, target)
     if target.is_launch:
-        today = centre_forecast(sim, arm, logs.knobs) if target.knobs else forecast
+        today = centre_forecast(sim, arm, logs.parameters) if target.parameters else forecast
         return {
-            reward: launch_evidence(logs.knobs, law, target, reward, forecast[reward], today[reward])
+            reward: launch_evidence(logs.parameters, law, target, reward, forecast[reward], today[reward])
             for reward in REWARDS
         }
     return {
-        reward: knob_evidence(logs.knobs, law, target, reward, forecast[reward], section.clip)
+        reward: parameter_evidence(logs.parameters, law, target, reward, forecast[reward], section.clip)
         for reward in REWARDS
     }
 
@@ -196,7 +196,7 @@ def answer_of(evidence: Evidence, names: Sequence[str]) -> dict[str, Any]:
 
 def _launch_row(estimate: LaunchEstimate, evidence: Evidence) -> dict[str, Any]:
     """What the row of a launch has besides: the bias bounds, today's values by the same fit, the kernel."""
-    widths = estimate.bandwidth or (None,) * len(evidence.settings["knobs"])
+    widths = estimate.bandwidth or (None,) * len(evidence.settings["parameters"])
     return {
         "bias": estimate.bias,
         "today": _interval(estimate.today),
@@ -205,8 +205,8 @@ def _launch_row(estimate: LaunchEstimate, evidence: Evidence) -> dict[str, Any]:
         "lift_reason": estimate.lift.diagnostics.reason,
         "inside": estimate.inside,
         "bandwidth": {
-            knob.name: None if width is None else width * knob.sigma
-            for knob, width in zip(evidence.settings["knobs"], widths, strict=True)
+            parameter.name: None if width is None else width * parameter.sigma
+            for parameter, width in zip(evidence.settings["parameters"], widths, strict=True)
         },
     }
 
@@ -228,15 +228,17 @@ def _interval(estimate: OffPolicyEstimate) -> dict[str, float | None]:
 
 
 def slope_answers(sim: Simulation, arm: Arm, log: ParameterLog) -> dict[str, dict[str, Any]]:
-    """{knob: {reward: estimate row}}: the response to log reserve and to squashing, from the log alone."""
+    """{parameter: {reward: estimate row}}: the response to log reserve and to squashing, from the log
+    alone.
+    """
     law, forecast = randomiser(sim.scenario), centre_forecast(sim, arm, log)
-    by_knob: dict[str, dict[str, Any]] = {}
+    by_parameter: dict[str, dict[str, Any]] = {}
     for reward in REWARDS:
-        for knob, slope in slopes(log, law, reward, forecast[reward]).items():
+        for parameter, slope in slopes(log, law, reward, forecast[reward]).items():
             row = estimate_row(slope)
             row["relative"] = _interval(slope.relative)
-            by_knob.setdefault(knob, {})[reward] = row
-    return by_knob
+            by_parameter.setdefault(parameter, {})[reward] = row
+    return by_parameter
 
 
 def add_truth(
@@ -250,24 +252,24 @@ def add_truth(
     """Put the simulator's value beside each answer, and whether intervals cover it."""
     means: dict[str, dict[str, float]] = {}
     for jitter in sorted({target.jitter for target in targets if not target.is_slate}):
-        assert logs.knobs is not None
-        start = logged_knobs(jitter)
-        means[start.name] = _means(knob_truth(sim, arm, logs.knobs, start))
+        assert logs.parameters is not None
+        start = logged_parameters(jitter)
+        means[start.name] = _means(parameter_truth(sim, arm, logs.parameters, start))
     for target in targets:
         served: Mapping[str, Floats]
         if target.is_slate:
             assert logs.slates is not None
             served = slate_truth(sim, arm, logs.slates, target)
         else:
-            assert logs.knobs is not None
-            served = knob_truth(sim, arm, logs.knobs, target)
+            assert logs.parameters is not None
+            served = parameter_truth(sim, arm, logs.parameters, target)
         means[target.name] = _means(served)
         on_target(1)
     for target in targets:
         for reward, answer in by_target[target.name]["rewards"].items():
             truth = means[target.name][reward]
             answer["truth"] = {"value": truth}
-            today = {} if target.is_slate else means[logged_knobs(target.jitter).name]
+            today = {} if target.is_slate else means[logged_parameters(target.jitter).name]
             if today.get(reward):
                 answer["true_lift"] = {"value": truth / today[reward] - 1.0}
             for row in answer["estimators"].values():
@@ -275,13 +277,13 @@ def add_truth(
 
 
 def add_true_slopes(
-    by_knob: Mapping[str, Mapping[str, dict[str, Any]]], sim: Simulation, arm: Arm, log: ParameterLog
+    by_parameter: Mapping[str, Mapping[str, dict[str, Any]]], sim: Simulation, arm: Arm, log: ParameterLog
 ) -> None:
     """Put the simulator's slopes (finite differences of served rewards) beside the estimated ones."""
-    for knob, rewards in true_slopes(sim, arm, log).items():
+    for parameter, rewards in true_slopes(sim, arm, log).items():
         for reward, slope in rewards.items():
-            by_knob[knob][reward]["truth"] = {"value": slope}
-            _hold_against(by_knob[knob][reward], slope)
+            by_parameter[parameter][reward]["truth"] = {"value": slope}
+            _hold_against(by_parameter[parameter][reward], slope)
 
 
 def _means(served: Mapping[str, Floats]) -> dict[str, float]:

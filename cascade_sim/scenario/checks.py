@@ -55,7 +55,7 @@ from cascade_sim.scenario.schema import (
     retrievals,
 )
 from cascade_sim.scenario.sections import SIMILARITY, SIMILARITY_KEYS
-from cascade_sim.scenario.targets import KNOB_KEYS, Target, parse_target
+from cascade_sim.scenario.targets import PARAMETER_KEYS, Target, parse_target
 from cascade_sim.scenario.user_code.signatures import Fault
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
@@ -822,7 +822,7 @@ def _check_off_policy(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(
             ("off_policy",), "nothing is randomised; add randomise: {reserve_cpc: 0.3} or slates: {}"
         )
-    yield from _check_knobs(section, arm)
+    yield from _check_parameters(section, arm)
     yield from _check_slates(section, arm)
     for name, changes in section.targets.items():
         at: KeyPath = ("off_policy", "targets", name)
@@ -839,11 +839,11 @@ def _check_off_policy(scenario: Scenario) -> Iterator[Problem]:
 def target_fault(target: Target, section: OffPolicy, arm: ArmSpec, scenario: Scenario) -> str:
     """Why a log of this section cannot answer for a target; empty if it can."""
     sigmas = section.randomise.sigmas if section.randomise is not None else {}
-    for knob in target.knobs:
-        if knob not in sigmas:
+    for parameter in target.parameters:
+        if parameter not in sigmas:
             return (
-                f"auction.{knob} was not randomised, so a log cannot tell what changing it does; "
-                f"set off_policy.randomise.{knob}"
+                f"auction.{parameter} was not randomised, so a log cannot tell what changing it does; "
+                f"set off_policy.randomise.{parameter}"
             )
     if target.is_slate and section.slates is None:
         return (
@@ -859,19 +859,24 @@ def target_fault(target: Target, section: OffPolicy, arm: ArmSpec, scenario: Sce
             return f"ranking.model: {unknown_name('model', target.model, known)}"
     if target.is_launch:
         return ""  # its own gate says what the noise reached
-    if "squashing" in target.knobs and target.knobs["squashing"] < FURTHEST_BELOW * sigmas["squashing"]:
-        asked, least = target.knobs["squashing"], FURTHEST_BELOW * sigmas["squashing"]
+    if (
+        "squashing" in target.parameters
+        and target.parameters["squashing"] < FURTHEST_BELOW * sigmas["squashing"]
+    ):
+        asked, least = target.parameters["squashing"], FURTHEST_BELOW * sigmas["squashing"]
         return f"auction.squashing: {asked:g} is too near 0 for this noise; use {least:g} or more"
     return ""
 
 
-def _check_knobs(section: OffPolicy, arm: ArmSpec) -> Iterator[Problem]:
+def _check_parameters(section: OffPolicy, arm: ArmSpec) -> Iterator[Problem]:
     at: KeyPath = ("off_policy", "randomise")
     if section.randomise is None:
         return
     sigmas = section.randomise.sigmas
     if not sigmas:
-        yield Problem(at, f"names no knob; give {' or '.join(KNOB_KEYS)} a standard deviation", uses=(at,))
+        yield Problem(
+            at, f"names no parameter; give {' or '.join(PARAMETER_KEYS)} a standard deviation", uses=(at,)
+        )
     if "reserve_cpc" in sigmas and arm.auction.reserve_cpc == 0:
         text = "a reserve of 0 times any noise is 0; give the baseline arm an auction.reserve_cpc above 0"
         yield Problem((*at, "reserve_cpc"), text, uses=(at, ("auction", "reserve_cpc")))

@@ -1,7 +1,7 @@
 """What a replayed log can be asked: its market, its seats, and why a question goes beyond what was logged.
 
 A log knows what it holds (`logged.format.About`): winners and prices alone, all bids of its auctions, or
-the pre-ranking sets with their scores. An arm, or a knob that is turned, that needs more is refused with
+the pre-ranking sets with their scores. An arm, or a parameter that is turned, that needs more is refused with
 what would have to be logged for it.
 """
 

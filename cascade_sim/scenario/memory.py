@@ -71,7 +71,7 @@ class Sizes:
     hidden_of_user: int = 0  # numbers that no feature shows, and past clicks
     hidden_of_ad: int = 0
     spare: float = 1.0  # ads kept for each retrieved one, where some of them are not there
-    knobs: int = 0  # requests of the log with randomised knobs
+    parameters: int = 0  # requests of the log with randomised parameters
     slates: int = 0  # and of that with randomised pages
     depth: int = 0  # of the lists that those are drawn from
     rate: float = 0.0  # requests a second of a market
@@ -94,13 +94,13 @@ KEYS = {
     "shadow": "phases.shadow",
     "evaluate": "phases.evaluate",
     "resamples": "report.resamples",
-    "knobs": "off_policy.requests",
+    "parameters": "off_policy.requests",
     "slates": "off_policy.slates.requests",
     "rate": "market.requests_per_second",
     "worlds": "--workers",
     "workers": "--workers",
 }
-LEAST = {"ads": 2, "retrieved": 2, "log": 0, "shadow": 0, "resamples": 2, "knobs": 2, "slates": 2}
+LEAST = {"ads": 2, "retrieved": 2, "log": 0, "shadow": 0, "resamples": 2, "parameters": 2, "slates": 2}
 
 
 def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
@@ -194,7 +194,7 @@ def _off_policy_sizes(spec: OffPolicy | None) -> dict[str, Any]:
     if spec is None:
         return {}
     pages = {} if spec.slates is None else {"slates": spec.slates.requests, "depth": spec.slates.depth}
-    return {"knobs": 0 if spec.randomise is None else spec.requests, **pages}
+    return {"parameters": 0 if spec.randomise is None else spec.requests, **pages}
 
 
 def _market_sizes(spec: Market | None, n_arms: int) -> dict[str, Any]:
@@ -254,7 +254,7 @@ def passing(sizes: Sizes) -> dict[str, int]:
         "serving": under_way * n.arms * (decided + paid) + scored + searched,
         "learning": impressions * 96 + candidates * 32,
         "intervals": _interval_bytes(n),
-        "off-policy": _log_bytes(n.knobs, 88) + _log_bytes(n.slates, 24 + 32 * (n.depth + n.slots)),
+        "off-policy": _log_bytes(n.parameters, 88) + _log_bytes(n.slates, 24 + 32 * (n.depth + n.slots)),
     }
 
 

@@ -1,7 +1,7 @@
-"""Which knobs a what-if may turn, and what an arm becomes when some of them are turned.
+"""Which parameters a what-if may turn, and what an arm becomes when some of them are turned.
 
-A knob decides how requests are served: stage sizes, seats, bids, fusions, slots, auction and bid rule. What
-was settled before serving (world, traffic, training) is no knob: it needs a run of its own.
+A parameter decides how requests are served: stage sizes, seats, bids, fusions, slots, auction and bid rule.
+What was settled before serving (world, traffic, training) is no parameter: it needs a run of its own.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ class Refused(Exception):  # noqa: N818 (a verdict, turned into a UserError by w
 
 @dataclass(frozen=True)
 class Change:
-    """One knob turned; `at` is the place of the words it comes from."""
+    """One parameter turned; `at` is the place of the words it comes from."""
 
-    knob: ParamPath
+    parameter: ParamPath
     value: Any
     at: int = 0
 
     @property
     def path(self) -> str:
-        """The knob as the scenario file writes it: cascade.pre_ranking.size."""
-        return scenario_path(self.knob)
+        """The parameter as the scenario file writes it: cascade.pre_ranking.size."""
+        return scenario_path(self.parameter)
 
 
 Point = tuple[Change, ...]  # turned together: one other way to serve
@@ -72,7 +72,7 @@ def parse_points(texts: Sequence[str], scenario: Scenario, arm: str) -> list[Poi
         try:
             path, values = key_and_value(text)
         except ValueError as reason:
-            raise Refused(f"{reason}; write path.to.knob=value", at) from None
+            raise Refused(f"{reason}; write path.to.parameter=value", at) from None
         listed.append(_changes(path, [_value(part, at) for part in split_values(values)], scenario, arm, at))
     return _points(listed)
 
@@ -100,22 +100,22 @@ def _changes(path: str, values: list[Any], scenario: Scenario, arm: str, at: int
         if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values[:i]):
             raise Refused(f"{value} is given twice", at)
     try:
-        knob = find_parameter(path, scenario, arm)
+        parameter = find_parameter(path, scenario, arm)
     except Refused as reason:
         raise Refused(str(reason), at) from None
-    return [Change(knob, value, at) for value in values]
+    return [Change(parameter, value, at) for value in values]
 
 
 def _points(listed: list[list[Change]]) -> list[Point]:
     if not listed:
-        raise Refused("nothing to change; give at least one path.to.knob=value")
+        raise Refused("nothing to change; give at least one path.to.parameter=value")
     for at, changes in enumerate(listed):
-        if any(changes[0].knob == other[0].knob for other in listed[:at]):
+        if any(changes[0].parameter == other[0].parameter for other in listed[:at]):
             raise Refused(f"{changes[0].path} is set twice; list its values with commas between them", at)
     several = [at for at, changes in enumerate(listed) if len(changes) > 1]
     if len(several) > 1:
         raise Refused(
-            "only one knob may have several values; ask once for each value of this one", several[1]
+            "only one parameter may have several values; ask once for each value of this one", several[1]
         )
     count = max(len(changes) for changes in listed)
     return [tuple(changes[i if len(changes) > 1 else 0] for changes in listed) for i in range(count)]
@@ -127,12 +127,14 @@ def _value(text: str, at: int) -> Any:
     except ValueError as reason:
         raise Refused(str(reason), at) from None
     if value is None:
-        raise Refused("has no value; write path.to.knob=value", at)
+        raise Refused("has no value; write path.to.parameter=value", at)
     return value
 
 
 def find_parameter(path: str, scenario: Scenario, arm: str) -> ParamPath:
-    """The knob that a path means: as in the scenario file, as the arm writes it, or its unambiguous end."""
+    """The parameter that a path means: as in the scenario file, as the arm writes it, or its unambiguous
+    end.
+    """
     steps = tuple(path.split("."))
     own = steps
     if steps[0] == "arms" and len(steps) > 2:
@@ -151,25 +153,27 @@ def find_parameter(path: str, scenario: Scenario, arm: str) -> ParamPath:
         return steps
     earlier = scenario.cascade.pre_ranking.earlier
     own_arm = resolved_arms(scenario).get(arm)
-    knobs = arm_parameters(earlier, () if own_arm is None else own_arm.retrieval.routes)
+    parameters = arm_parameters(earlier, () if own_arm is None else own_arm.retrieval.routes)
     if own[:1] == ("pre_ranking",) and len(own) == 3 and own[1] in earlier:
         own = ("pre_ranking", "earlier", *own[1:])  # by the name of the step alone
-    if own in knobs or (own[:-1] in knobs and own[-2:-1] == ("options",)):
+    if own in parameters or (own[:-1] in parameters and own[-2:-1] == ("options",)):
         return own
     if own == steps:  # a short name, unless the scenario itself has something of that name
-        ends = [knob for knob in knobs if knob[-len(own) :] == own]
+        ends = [parameter for parameter in parameters if parameter[-len(own) :] == own]
         if len(ends) == 1:
             return ends[0]
         if ends:
-            names = " or ".join(scenario_path(knob) for knob in ends)
+            names = " or ".join(scenario_path(parameter) for parameter in ends)
             raise Refused(f"'{path}' may mean {names}; write which")
-    raise Refused(_no_knob(path, steps, own, knobs))
+    raise Refused(_no_parameter(path, steps, own, parameters))
 
 
-def _no_knob(path: str, steps: ParamPath, own: ParamPath, knobs: list[ParamPath]) -> str:
-    if len(own) <= 1 and (not own or own[0] in {knob[0] for knob in knobs}):
-        inside = ", ".join(scenario_path(knob) for knob in knobs if not own or knob[0] == own[0])
-        return f"'{path}' is a section; turn one of its knobs: {inside}"
+def _no_parameter(path: str, steps: ParamPath, own: ParamPath, parameters: list[ParamPath]) -> str:
+    if len(own) <= 1 and (not own or own[0] in {parameter[0] for parameter in parameters}):
+        inside = ", ".join(
+            scenario_path(parameter) for parameter in parameters if not own or parameter[0] == own[0]
+        )
+        return f"'{path}' is a section; turn one of its parameters: {inside}"
     for i in range(len(steps) if steps[0] in Scenario.model_fields else 0):
         if schema_at(steps[: i + 1]) is None:
             return unknown_key(steps[: i + 1])
@@ -179,15 +183,17 @@ def _no_knob(path: str, steps: ParamPath, own: ParamPath, knobs: list[ParamPath]
             f"{path} cannot be turned after the fact: {why}. It needs a new run: "
             f"`run SCENARIO --set {path}=…`, or `sweep` for several values"
         )
-    names = [scenario_path(knob) for knob in knobs]
-    last = nearest(steps[-1], [knob[-1] for knob in knobs])
-    near = nearest(path, names) or next((scenario_path(knob) for knob in knobs if knob[-1] == last), None)
+    names = [scenario_path(parameter) for parameter in parameters]
+    last = nearest(steps[-1], [parameter[-1] for parameter in parameters])
+    near = nearest(path, names) or next(
+        (scenario_path(parameter) for parameter in parameters if parameter[-1] == last), None
+    )
     hint = f"; did you mean '{near}'? Known" if near else "; known"
-    return f"unknown knob '{path}'{hint}: {', '.join(names)}, fusions.NAME"
+    return f"unknown parameter '{path}'{hint}: {', '.join(names)}, fusions.NAME"
 
 
 def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple[Scenario, ArmSpec]:
-    """The arm with knobs turned, and the scenario it belongs to (with the fusions it may have changed).
+    """The arm with parameters changed, and the scenario it belongs to (with the fusions it may have changed).
 
     Checked like an arm of a scenario; Refused with the place of the change that is to blame.
     """
@@ -198,27 +204,32 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
         name += "-"
     data["arms"][name] = overrides_of(spec)
     places: dict[ParamPath, Change] = {}
-    turned = {change.knob for change in point}
-    for knob in turned:
-        if knob[0] == "pre_ranking" and knob[-1] in ("size", "sizes"):  # one of them takes the other's place
+    turned = {change.parameter for change in point}
+    for parameter in turned:
+        if parameter[0] == "pre_ranking" and parameter[-1] in (
+            "size",
+            "sizes",
+        ):  # one of them takes the other's place
             step = data["arms"][name]
-            for key in knob[:-1]:
+            for key in parameter[:-1]:
                 step = step[key]
-            step.pop("sizes" if knob[-1] == "size" else "size", None)
+            step.pop("sizes" if parameter[-1] == "size" else "size", None)
     data["arms"][name]["retrieval"] = _without_replaced(spec.retrieval, turned)
     if ("auction", "reserve_cpc") in turned:
         data["arms"][name]["auction"].pop("logged_reserves")  # each request's own gives way
     for change in point:
-        if change.knob == ("auction", "pricing") and change.value in list(RULES):
-            for parameter in set(PARAMETERS) - set(RULES[change.value].parameters):
-                data["arms"][name]["auction"].pop(parameter, None)  # of the rule it had
+        if change.parameter == ("auction", "pricing") and change.value in list(RULES):
+            for of_rule in set(PARAMETERS) - set(RULES[change.value].parameters):
+                data["arms"][name]["auction"].pop(of_rule, None)  # of the rule it had
     for change in point:
-        at: ParamPath = change.knob if change.knob[0] == "fusions" else ("arms", name, *change.knob)
+        at: ParamPath = (
+            change.parameter if change.parameter[0] == "fusions" else ("arms", name, *change.parameter)
+        )
         section: Any = data
         for step in at[:-1]:
             section = section.setdefault(step, {})
         section[at[-1]] = change.value
-        if change.knob == ("retrieval", "routes") and isinstance(change.value, dict):
+        if change.parameter == ("retrieval", "routes") and isinstance(change.value, dict):
             section[at[-1]] = _with_routes(spec.retrieval, change.value)
         places[at] = change
     changed = None

@@ -2,7 +2,7 @@
 
 what_if:
   dearer: [auction.reserve_cpc=0.6, cascade.slots=4]    # one other way to serve, both changed
-  reserve:                                              # a curve: one knob, several values
+  reserve:                                              # a curve: one parameter, several values
     - auction.reserve_cpc=0.2,0.3,0.4
 """
 
@@ -14,13 +14,13 @@ from pydantic import BeforeValidator, Field
 
 from cascade_sim.scenario.sections import MAX_REQUESTS, Name, Section
 
-Jitter = Literal["drop", "keep"]  # what becomes of the knobs' noise: see `targets`
+Jitter = Literal["drop", "keep"]  # what becomes of the parameters' noise: see `targets`
 JITTERS: tuple[Jitter, ...] = get_args(Jitter)
 MAX_DEPTH = 12  # propensities sum over subsets of the list
 
 
 class Randomise(Section):
-    """Standard deviations of the knobs' noise."""
+    """Standard deviations of the parameters' noise."""
 
     reserve_cpc: float | None = Field(
         default=None,
@@ -34,8 +34,8 @@ class Randomise(Section):
 
     @property
     def sigmas(self) -> dict[str, float]:
-        """The noise's standard deviation by knob, for those that are randomised."""
-        return {knob: sigma for knob, sigma in self.model_dump().items() if sigma is not None}
+        """The noise's standard deviation by parameter, for those that are randomised."""
+        return {parameter: sigma for parameter, sigma in self.model_dump().items() if sigma is not None}
 
 
 class Slates(Section):
@@ -57,18 +57,22 @@ class OffPolicy(Section):
     """Logged by the baseline arm after the study's own phases."""
 
     requests: int = Field(
-        default=20_000, ge=2, le=MAX_REQUESTS, description="Requests logged with randomised knobs."
+        default=20_000, ge=2, le=MAX_REQUESTS, description="Requests logged with randomised parameters."
     )
-    randomise: Randomise | None = Field(default=None, description="The knobs' noise; absent: no such log.")
+    randomise: Randomise | None = Field(
+        default=None, description="The parameters' noise; absent: no such log."
+    )
     slates: Slates | None = Field(default=None, description="Randomised pages; absent: no such log.")
     targets: dict[Name, TargetChanges] = Field(
         default={},
-        description="Policies asked about: NAME: [auction.reserve_cpc=…, auction.squashing=…] for the knobs, "
+        description="Policies asked about: NAME: [auction.reserve_cpc=…, auction.squashing=…] for the "
+        "parameters, "
         "[slates.temperature=…, ranking.model=…] for the pages.",
     )
     jitter: Jitter = Field(
         default="drop",
-        description="drop: targets of the knobs are launches, the knobs fixed at their values. keep: the "
+        description="drop: targets of the parameters are launches, the parameters fixed at their values. "
+        "keep: the "
         "log's own noise around the value.",
     )
     clip: float = Field(
@@ -79,8 +83,8 @@ class OffPolicy(Section):
 def _is_text(value: Any) -> Any:
     if not isinstance(value, str):
         raise ValueError(
-            f"expected path.to.knob=value, found {value!r}; "
-            "put several values of one knob between quotes: 'auction.reserve_cpc=0.1,0.2'"
+            f"expected path.to.parameter=value, found {value!r}; "
+            "put several values of one parameter between quotes: 'auction.reserve_cpc=0.1,0.2'"
         )
     return value
 

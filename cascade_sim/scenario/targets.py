@@ -1,12 +1,12 @@
 """Target policies: what a log of randomised decisions is asked about.
 
-A target sets a knob (`auction.reserve_cpc=0.22`), or draws pages otherwise from the same list
-(`slates.temperature=0.3`, `ranking.model=wide`: the list in another model's order). Knobs and pages were
+A target sets a parameter (`auction.reserve_cpc=0.22`), or draws pages otherwise from the same list
+(`slates.temperature=0.3`, `ranking.model=wide`: the list in another model's order). Parameters and pages were
 randomised in logs of their own, so a target is about one of the two.
 
-What becomes of the knobs' noise is a choice (`Jitter`):
+What becomes of the parameters' noise is a choice (`Jitter`):
 
-drop    a launch: every request meets the value itself, and the other jittered knobs today's values
+drop    a launch: every request meets the value itself, and the other jittered parameters today's values
 keep    the log's own noise around the value: another centre of the jitter, which nobody launches
 
 A target of pages always draws them, as the log does: at its temperature, from the same list, at the list's
@@ -24,7 +24,7 @@ from cascade_sim.scenario.assignments import key_and_value
 from cascade_sim.scenario.questions import Jitter
 from cascade_sim.scenario.serving_parameters import arm_parameters, scenario_path
 
-KNOB_KEYS = {"auction.reserve_cpc": "reserve_cpc", "auction.squashing": "squashing"}
+PARAMETER_KEYS = {"auction.reserve_cpc": "reserve_cpc", "auction.squashing": "squashing"}
 SLATE_KEYS = ("slates.temperature", "ranking.model")
 LIMITS = {"reserve_cpc": (0.0, 1e9), "squashing": (0.0, 2.0), "temperature": (0.0, 100.0)}
 AS_LOGGED = "as logged"  # the target that changes nothing, not even the noise
@@ -36,26 +36,28 @@ class Target:
     """What differs from the logging policy; nothing differs in a target without any of these."""
 
     name: str
-    knobs: dict[str, float] = field(default_factory=dict)  # values (centres, if the noise is kept), by knob
+    parameters: dict[str, float] = field(
+        default_factory=dict
+    )  # values (centres, if the noise is kept), by parameter
     temperature: float | None = None
     model: str | None = None
     is_pages: bool = False  # about pages although nothing differs: the policy that wrote that log
-    jitter: Jitter = "drop"  # what becomes of the knobs' noise
+    jitter: Jitter = "drop"  # what becomes of the parameters' noise
 
     @property
     def is_slate(self) -> bool:
-        """About the log of drawn pages, not about that of the knobs."""
+        """About the log of drawn pages, not about that of the parameters."""
         return self.is_pages or self.temperature is not None or self.model is not None
 
     @property
     def is_launch(self) -> bool:
-        """About knobs without their noise."""
+        """About parameters without their noise."""
         return not self.is_slate and self.jitter == "drop"
 
     @property
     def words(self) -> str:
         """The changes as they are written."""
-        parts = [f"auction.{knob}={value:g}" for knob, value in self.knobs.items()]
+        parts = [f"auction.{parameter}={value:g}" for parameter, value in self.parameters.items()]
         if self.temperature is not None:
             parts.append(f"slates.temperature={self.temperature:g}")
         if self.model is not None:
@@ -66,7 +68,7 @@ class Target:
 def parse_target(name: str, changes: Sequence[str], jitter: Jitter = "drop") -> Target:
     """A target from `key=value` texts; UserError, which begins with the text that is to blame, for a key or a
     value that no log can answer for."""
-    knobs: dict[str, float] = {}
+    parameters: dict[str, float] = {}
     temperature, model = None, None
     for text in changes:
         try:
@@ -75,34 +77,35 @@ def parse_target(name: str, changes: Sequence[str], jitter: Jitter = "drop") -> 
                 raise ValueError("no value")
         except ValueError as reason:
             raise UserError(f"{text}: {reason}; write key=value, as in auction.reserve_cpc=0.22") from None
-        if key in KNOB_KEYS:
-            knobs[KNOB_KEYS[key]] = _number(text, value, KNOB_KEYS[key])
+        if key in PARAMETER_KEYS:
+            parameters[PARAMETER_KEYS[key]] = _number(text, value, PARAMETER_KEYS[key])
         elif key == "slates.temperature":
             temperature = _number(text, value, "temperature")
         elif key == "ranking.model":
             model = value
         else:
             raise UserError(f"{text}: {_no_answer(key, value)}")
-    if knobs and (temperature is not None or model is not None):
+    if parameters and (temperature is not None or model is not None):
         raise UserError(
-            f"{', '.join(changes)}: knobs and pages were randomised in logs of their own; "
+            f"{', '.join(changes)}: parameters and pages were randomised in logs of their own; "
             "ask about one of the two"
         )
-    return Target(name, knobs, temperature, model, jitter=jitter)
+    return Target(name, parameters, temperature, model, jitter=jitter)
 
 
-def logged_knobs(jitter: Jitter) -> Target:
-    """What targets of the knobs are compared with: today's values, fixed or with the log's noise."""
+def logged_parameters(jitter: Jitter) -> Target:
+    """What targets of the parameters are compared with: today's values, fixed or with the log's noise."""
     return Target(TODAY if jitter == "drop" else AS_LOGGED, jitter=jitter)
 
 
 def _no_answer(key: str, value: str) -> str:
     """Why no log answers for a key, and for one that decides how pages are served, what does."""
-    known = (*KNOB_KEYS, *SLATE_KEYS)
+    known = (*PARAMETER_KEYS, *SLATE_KEYS)
     meant = [
-        scenario_path(knob)
-        for knob in arm_parameters()
-        if key in (".".join(knob), scenario_path(knob), f"cascade.{'.'.join(knob)}") or key == knob[-1]
+        scenario_path(parameter)
+        for parameter in arm_parameters()
+        if key in (".".join(parameter), scenario_path(parameter), f"cascade.{'.'.join(parameter)}")
+        or key == parameter[-1]
     ]
     if len(meant) != 1 or meant[0] in known:
         return unknown_name("key of a target", key, known)

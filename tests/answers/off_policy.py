@@ -60,8 +60,8 @@ def make_launches():
     refused = {"verdict": "refuse", "reason": "exploration is missing: too far", "ess": None}
     far = {name: launch_row(9, 9, 9, 0.3, **refused) for name in near}
     targets = {
-        "near": target("knobs", 0.29, {**near, "direct_method": direct}, "auction.reserve_cpc=0.63"),
-        "far": target("knobs", 0.30, {**far, "direct_method": direct}, "auction.reserve_cpc=0.28"),
+        "near": target("parameters", 0.29, {**near, "direct_method": direct}, "auction.reserve_cpc=0.63"),
+        "far": target("parameters", 0.30, {**far, "direct_method": direct}, "auction.reserve_cpc=0.28"),
     }
     for one in targets.values():
         one["jitter"] = "drop"
@@ -88,11 +88,11 @@ def make_off_policy():
     part = {
         "arm": "today",
         "clip": 10.0,
-        "knobs": {"requests": 20000, "centres": {"reserve_cpc": 0.7}, "sigmas": {"reserve_cpc": 0.3}},
+        "parameters": {"requests": 20000, "centres": {"reserve_cpc": 0.7}, "sigmas": {"reserve_cpc": 0.3}},
         "slates": {"requests": 20000, "depth": 6, "temperature": 0.7},
         "targets": {
-            "near": target("knobs", 0.29, near, "auction.reserve_cpc=0.63"),
-            "far": target("knobs", 0.30, far, "auction.reserve_cpc=0.28"),
+            "near": target("parameters", 0.29, near, "auction.reserve_cpc=0.63"),
+            "far": target("parameters", 0.30, far, "auction.reserve_cpc=0.28"),
             "colder": target("slates", 0.2, pages, "slates.temperature=0.5"),
         },
         "slopes": {

@@ -20,7 +20,7 @@ def entry(value: float, today: float | None = None, half: float = 0.01) -> dict[
 
 def answer(
     *values: tuple[Any, float],
-    knob: str = "auction.reserve_cpc",
+    parameter: str = "auction.reserve_cpc",
     today: Any = 0.4,
     worths: tuple[float | None, float | None] = (310.0, 62.0),
 ) -> dict[str, Any]:
@@ -42,12 +42,12 @@ def answer(
     clicked, expected = ({"log_times": one} for one in logs)
     return {
         "arm": "plain",
-        "knob": knob if len(values) > 1 else None,
+        "parameter": parameter if len(values) > 1 else None,
         "requests": 500,
-        "today": {"settings": {knob: today}, "metrics": {name: entry(1.0) for name in names}},
+        "today": {"settings": {parameter: today}, "metrics": {name: entry(1.0) for name in names}},
         "points": [
             {
-                "settings": {knob: setting},
+                "settings": {parameter: setting},
                 "metrics": {name: entry(revenue, 1.0) for name in names},
                 "pairing": {"clicked": clicked, "expected": expected},
             }

@@ -147,10 +147,10 @@ def test_who_wants_to_see_the_scores_goes_the_long_way():
         arm(scorer(3, 1), np.zeros((3, 1), np.int32), 1),
     )
     assert is_fused(block, own, place)
-    knobs = RequestOverrides(reserve_cpc=np.ones(3))
+    parameters = RequestOverrides(reserve_cpc=np.ones(3))
     stage = own.last
     assert not is_fused(replace(block, memo=BlockCache()), own, place)
-    assert not is_fused(replace(block, knobs=knobs), own, place)
+    assert not is_fused(replace(block, parameters=parameters), own, place)
     assert not is_fused(block, own.with_stage(-1, fusion=Fusion(pctr=0.5)), place)
     assert not is_fused(block, own.with_stage(-1, fusion=Fusion(pcvr=0.5)), place)
     assert not is_fused(block, replace(own.with_stage(-1, bid="opt"), bid_rule="ocpc"), place)

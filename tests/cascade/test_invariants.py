@@ -37,18 +37,19 @@ def drawn_market(drawn: bytes):
     """(block, arm, platform, truth): grids of values, so that ties abound and float32 is exact."""
     numbers = np.frombuffer(drawn, np.uint8)
     tables, rest = numbers[: 4 * ADS].reshape(4, ADS), numbers[4 * ADS :]
-    kept, knobs = rest[: REQUESTS * ADS].reshape(REQUESTS, ADS) % 3 > 0, rest[REQUESTS * ADS :]
+    kept, parameters = rest[: REQUESTS * ADS].reshape(REQUESTS, ADS) % 3 > 0, rest[REQUESTS * ADS :]
     bids = Bids(tables[0] % 20 / 8, tables[1] % 20 / 8)
     pre, rank = (Table(table % 16 / 32, name=name) for table, name in zip(tables[2:], "pr", strict=True))
     ids = np.full((REQUESTS, ADS), -1, np.int32)
     for row in range(REQUESTS):
         there = np.flatnonzero(kept[row])
         ids[row, : len(there)] = there
-    slots = int(knobs[0] % 3) + 1
+    slots = int(parameters[0] % 3) + 1
     arm = make_arm(
-        ADS, Stage(pre, ("init", "opt", "none")[knobs[1] % 3], Fusion()), slots + 1 + int(knobs[2] % 8),
-        Stage(rank, ("init", "opt")[knobs[3] % 2], Fusion()), slots, pricing=PRICINGS[knobs[4] % 3],
-        reserve_cpc=float(knobs[5] % 6 / 8), score_floor=float(knobs[6] % 5 / 32),
+        ADS, Stage(pre, ("init", "opt", "none")[parameters[1] % 3], Fusion()),
+        slots + 1 + int(parameters[2] % 8),
+        Stage(rank, ("init", "opt")[parameters[3] % 2], Fusion()), slots, pricing=PRICINGS[parameters[4] % 3],
+        reserve_cpc=float(parameters[5] % 6 / 8), score_floor=float(parameters[6] % 5 / 32),
         retriever=Given(lambda users, size: ids),
     )  # fmt: skip
     platform = Platform(bids, EFFECTS)

@@ -1,4 +1,4 @@
-"""Knobs of single requests: their law, their weights, and serving with them."""
+"""Parameters of single requests: their law, their weights, and serving with them."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 
 from cascade_sim.auction import auction, reprice
 from cascade_sim.cascade.fusion import Fusion
-from cascade_sim.cascade.randomisation import ParameterRandomiser, RequestOverrides, with_knobs
+from cascade_sim.cascade.randomisation import ParameterRandomiser, RequestOverrides, with_parameters
 from cascade_sim.cascade.serve import serve
 from worlds.randomised_logs import logged
 
@@ -21,7 +21,7 @@ def test_a_reserve_is_log_normal_around_its_centre_and_squashing_normal():
     assert values["squashing"] == pytest.approx([0.8, 0.9, 0.0])  # 0.8 - 0.9 would be negative
 
 
-def test_noise_belongs_to_the_request_and_the_knob():
+def test_noise_belongs_to_the_request_and_the_parameter():
     requests = np.arange(1000)
     noise = LAW.noise(1, requests)
     assert noise["reserve_cpc"][500:].tolist() == LAW.noise(1, requests[500:])["reserve_cpc"].tolist()
@@ -37,13 +37,13 @@ def test_a_weight_is_the_ratio_of_two_normal_densities():
     assert LAW.weights(noise, {}) == pytest.approx(np.ones(3))
 
 
-def test_weights_of_drawn_knobs_average_to_one():
+def test_weights_of_drawn_parameters_average_to_one():
     noise = LAW.noise(3, np.arange(200_000))
     weights = LAW.weights(noise, {"reserve_cpc": 0.6, "squashing": 0.75})
     assert weights.mean() == pytest.approx(1.0, abs=4 * weights.std() / np.sqrt(len(weights)))
 
 
-def test_weights_move_the_mean_of_a_knob_to_the_target_s():
+def test_weights_move_the_mean_of_a_parameter_to_the_target_s():
     noise = LAW.noise(4, np.arange(200_000))
     weights = LAW.weights(noise, {"squashing": 0.75})
     assert (weights * LAW.values(noise)["squashing"]).mean() == pytest.approx(0.75, abs=0.003)
@@ -77,13 +77,13 @@ def decisions_alike(a, b):
     return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in names)
 
 
-def test_serving_with_a_knob_of_each_request_is_serving_each_with_that_arm():
+def test_serving_with_a_parameter_of_each_request_is_serving_each_with_that_arm():
     world = logged()
     block = world.sim.arrivals.block("evaluate", 0, 256).take(slice(0, 24))
     reserve = np.linspace(0.2, 1.6, 24)
     squashing = np.linspace(0.5, 1.4, 24)
     served = serve(
-        with_knobs(block, {"reserve_cpc": reserve, "squashing": squashing}, 1.0),
+        with_parameters(block, {"reserve_cpc": reserve, "squashing": squashing}, 1.0),
         world.arm,
         world.sim.platform,
     )
@@ -99,7 +99,7 @@ def test_serving_with_a_knob_of_each_request_is_serving_each_with_that_arm():
 def test_the_same_reserve_for_all_requests_gives_the_same_bytes_as_the_arm_s():
     world = logged()
     block = world.sim.arrivals.block("evaluate", 0, 256)
-    same = with_knobs(block, {"reserve_cpc": np.full(len(block), world.arm.reserve_cpc)}, 1.0)
+    same = with_parameters(block, {"reserve_cpc": np.full(len(block), world.arm.reserve_cpc)}, 1.0)
     assert decisions_alike(
         serve(block, world.arm, world.sim.platform), serve(same, world.arm, world.sim.platform)
     )
@@ -110,20 +110,20 @@ def test_a_pre_ranking_stage_with_the_auction_s_bid_knows_each_request_s_reserve
     arm = world.arm.with_stage(0, bid=world.arm.last.bid)
     block = world.sim.arrivals.block("evaluate", 0, 256).take(slice(0, 32))
     reserve = np.where(np.arange(32) % 2 == 0, 1e-9, 5.0)
-    served = serve(with_knobs(block, {"reserve_cpc": reserve}, 1.0), arm, world.sim.platform)
+    served = serve(with_parameters(block, {"reserve_cpc": reserve}, 1.0), arm, world.sim.platform)
     bids = world.sim.platform.bids.bid(arm.last.bid, block, served.retrieved, arm.bid_rule, arm.bid_range)
     assert ((served.passes[0].order < 0) == (bids < reserve[:, None])).all()
     assert (served.win_set[1::2] >= 0).sum() < (served.win_set[::2] >= 0).sum()
 
 
-def test_requests_taken_from_a_block_keep_their_knobs():
-    knobs = RequestOverrides(np.array([1.0, 2.0, 3.0]), None)
-    assert knobs.take([2, 0]).reserve_cpc.tolist() == [3.0, 1.0]
-    assert knobs.take([2, 0]).squashing_ratio is None
+def test_requests_taken_from_a_block_keep_their_parameters():
+    parameters = RequestOverrides(np.array([1.0, 2.0, 3.0]), None)
+    assert parameters.take([2, 0]).reserve_cpc.tolist() == [3.0, 1.0]
+    assert parameters.take([2, 0]).squashing_ratio is None
 
 
-def test_late_answers_know_no_knobs_of_single_requests():
+def test_late_answers_know_no_parameters_of_single_requests():
     world = logged()
-    block = with_knobs(world.sim.arrivals.block("evaluate", 0, 256), {"reserve_cpc": np.ones(256)}, 1.0)
+    block = with_parameters(world.sim.arrivals.block("evaluate", 0, 256), {"reserve_cpc": np.ones(256)}, 1.0)
     with pytest.raises(ValueError, match="out of time"):
         serve(block, world.arm, world.sim.platform, np.full(256, 2, np.int8))

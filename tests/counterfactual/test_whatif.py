@@ -34,7 +34,7 @@ def ask(folder, *texts, arm=None, n_requests=0):
 def test_an_answer_holds_both_sides_the_settings_and_what_was_held_fixed(study, folder):
     answer = ask(folder, CURVE, "slots=2")
     assert (answer["run"], answer["seed"], answer["arm"]) == ("quick", 1, "logloss")
-    assert answer["requests"] == 500 and answer["knob"] == "auction.reserve_cpc"
+    assert answer["requests"] == 500 and answer["parameter"] == "auction.reserve_cpc"
     assert answer["today"]["settings"] == {"auction.reserve_cpc": 0.0, "cascade.slots": 3}
     assert [point["settings"]["auction.reserve_cpc"] for point in answer["points"]] == [0, 0.6, 0.9]
     assert all(point["settings"]["cascade.slots"] == 2 for point in answer["points"])
@@ -81,7 +81,7 @@ def test_a_study_asks_its_own_questions_as_the_finished_run_is_asked(study, fold
     answer = ask(folder, CURVE)
     assert section["curve"] == {key: answer[key] for key in section["curve"]}
     assert section["same"]["points"][0]["metrics"] == section["curve"]["points"][1]["metrics"]
-    assert section["same"]["knob"] is None
+    assert section["same"]["parameter"] is None
 
 
 def test_several_worlds_are_asked_one_by_one_and_combined(study, folder, tmp_path):
@@ -138,11 +138,11 @@ def test_of_several_worlds_one_is_held_at_a_time(study, tmp_path, monkeypatch):
     assert asked.first.sim is not one  # built again for who asks again
 
 
-def test_the_knob_that_varies_is_named():
+def test_the_parameter_that_varies_is_named():
     scenario = tiny_scenario()
-    assert Question(tuple(parse_points(["slots=2"], scenario, "logloss"))).knob is None
+    assert Question(tuple(parse_points(["slots=2"], scenario, "logloss"))).parameter is None
     points = parse_points(["slots=2", "reserve_cpc=1,2"], scenario, "logloss")
-    assert Question(tuple(points)).knob == "auction.reserve_cpc"
+    assert Question(tuple(points)).parameter == "auction.reserve_cpc"
 
 
 def test_a_wrong_question_is_refused_before_a_world_is_built(folder, monkeypatch):

@@ -2,7 +2,7 @@
 
     python tests/drills/live_coverage.py [--seed 1] [--settings 300]
 
-In a small world of that seed 300 random settings of one to three knobs are answered from 2,048 of 10,240
+In a small world of that seed 300 random settings of one to three parameters are answered from 2,048 of 10,240
 requests, and from all, which is the value of `whatif`. Every setting has its own random sample of blocks: of
 one sample, errors of like settings would be alike. Prints the share of covered values by measure.
 """
@@ -24,8 +24,8 @@ REQUESTS, BLOCKS = 10_240, 16
 
 
 def setting(generator: np.random.Generator) -> tuple[str, ...]:
-    """A random setting of one to three knobs."""
-    knobs = {
+    """A random setting of one to three parameters."""
+    parameters = {
         "auction.reserve_cpc": f"{generator.uniform(0.2, 1.2):.3f}",
         "auction.squashing": f"{generator.uniform(0.4, 1.4):.2f}",
         "cascade.slots": str(generator.integers(1, 4)),
@@ -34,8 +34,8 @@ def setting(generator: np.random.Generator) -> tuple[str, ...]:
         "cascade.pre_ranking.bid": "opt",
         "auction.pricing": "first",
     }
-    chosen = generator.choice(list(knobs), size=generator.integers(1, 4), replace=False)
-    return tuple(f"{path}={knobs[path]}" for path in chosen)
+    chosen = generator.choice(list(parameters), size=generator.integers(1, 4), replace=False)
+    return tuple(f"{path}={parameters[path]}" for path in chosen)
 
 
 def coverage(folder: Path, seed: int | None, n_settings: int) -> dict[str, list[bool]]:

@@ -2,7 +2,7 @@
 
     python tests/drills/logged_round_trip.py RUN [--requests 2000]
 
-For each knob that the level of evidence allows: requests with the same ads in the same slots at the same
+For each parameter that the level of evidence allows: requests with the same ads in the same slots at the same
 prices. Then the tables of two what-ifs: measures that rest on no click of a page that was not shown must be
 the same numbers, and of the arm as deployed those of clicks too.
 Exits with 1 if any differs.
@@ -21,7 +21,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-KNOBS = [
+PARAMETERS = [
     ("auction.reserve_cpc=0",),
     ("auction.reserve_cpc={median}",),
     ("auction.reserve_cpc={high}",),
@@ -58,12 +58,12 @@ OF_CLICKS = ("ctr", "cpc", "rpm", "revenue_per_request")
 
 
 def seated(word: str, pre_ranker: str, ranker: str) -> str:
-    """The words of a knob with the names that these models have."""
+    """The words of a parameter with the names that these models have."""
     return word.replace("PRE_RANKER", pre_ranker).replace("RANKER", ranker)
 
 
 def pages(sim, scenario, folder, words, n):
-    """Win sets and prices with knobs turned."""
+    """Win sets and prices with parameters changed."""
     from cascade_sim.counterfactual.whatif import _with_scenario
     from cascade_sim.diagnostics.reopen import evaluation_blocks
     from cascade_sim.scenario.overrides import parse_points, turn
@@ -135,7 +135,7 @@ def main() -> int:
         store = sim.environment.replay.store
         code = np.array([*(int(name) for name in store.names("ads")), -1])  # the run's numbers; -1 stays
         n = min(given.requests or store.n_requests, store.n_requests)
-        for words in [(), *KNOBS]:
+        for words in [(), *PARAMETERS]:
             asked = [word.format(**own) for word in words]
             theirs = [seated(word, spec.pre_ranking.model, spec.ranking.model) for word in asked]
             ours = [seated(word, "logged_pre", "logged") for word in asked]

@@ -32,7 +32,7 @@ SMALL = (
     *("report.resamples=20", "report.detail_requests=32", "report.baseline=deployed"),
     "arms={deployed: {}, narrow: {pre_ranking: {size: 5}}}",
 )
-KNOBS = ("auction.reserve_cpc=0.2", "pre_ranking.size=8")
+PARAMETERS = ("auction.reserve_cpc=0.2", "pre_ranking.size=8")
 REQUEST = 200
 
 Digests = dict[str, str]
@@ -58,17 +58,17 @@ def market(folder: Path) -> Path:
     return folder / "market"
 
 
-def answers(run: Path, *knobs: str) -> Digests:
+def answers(run: Path, *parameters: str) -> Digests:
     """A run's figures, its logs, and what-ifs on it. The hash of its scenario is of the bytes of a log."""
     figures = _json(run / "metrics.json")
     del figures["scenario_hash"]
     found = {f"run/{name}": digest(node) for name, node in _nodes(figures)}
     found.update({f"log/{name}": text for name, text in tables(run / "logs")})
-    for knob in knobs:
-        out = run / "asked" / knob.partition("=")[0]
-        asked("whatif", run, "--set", knob, "--out", out, "--quiet")
+    for parameter in parameters:
+        out = run / "asked" / parameter.partition("=")[0]
+        asked("whatif", run, "--set", parameter, "--out", out, "--quiet")
         kept = _json(out / "whatif.json")
-        found.update({f"whatif {knob}/{name}": digest(node) for name, node in _nodes(kept)})
+        found.update({f"whatif {parameter}/{name}": digest(node) for name, node in _nodes(kept)})
     return found
 
 
@@ -87,7 +87,7 @@ def replayed(folder: Path) -> Digests:
     """A replayed log."""
     run = folder / "replay"
     asked("run", market(folder) / "scenario.yaml", "--workers", "1", "--quiet", "--out", run)
-    return {**answers(run, *KNOBS), **traces(run)}
+    return {**answers(run, *PARAMETERS), **traces(run)}
 
 
 def fitted(folder: Path) -> Digests:
@@ -95,7 +95,7 @@ def fitted(folder: Path) -> Digests:
     world, run = folder / "world.yaml", folder / "fitted"
     asked("fit-world", market(folder), "--out", world, "--replicates", "8", "--quiet")
     asked("run", world, "--workers", "1", "--quiet", "--out", run, "--set", "report.resamples=20")
-    return {**answers(run, *KNOBS), **traces(run)}
+    return {**answers(run, *PARAMETERS), **traces(run)}
 
 
 def budgets(folder: Path) -> Digests:

@@ -1,4 +1,6 @@
-"""Exact answers are those of `whatif` to the byte, for every knob that the page has; quick ones are close."""
+"""Exact answers are those of `whatif` to the byte, for every parameter that the page has; quick ones are
+close.
+"""
 
 from contextlib import suppress
 
@@ -22,17 +24,17 @@ OTHER = {
 }
 
 
-def words_of(session, knob):
-    """A turn of this knob that the rules allow."""
-    if knob["path"] in OTHER:
-        return OTHER[knob["path"]]
-    values = [value for value in curve_values(knob) if value != knob["today"]]
+def words_of(session, parameter):
+    """A turn of this parameter that the rules allow."""
+    if parameter["path"] in OTHER:
+        return OTHER[parameter["path"]]
+    values = [value for value in curve_values(parameter) if value != parameter["today"]]
     for value in (*values[len(values) // 2 :], *values):
-        words = (f"{knob['path']}={value}",)
+        words = (f"{parameter['path']}={value}",)
         with suppress(UserError):
             session.turned(Variant(session.baseline, words))
             return words
-    raise AssertionError(knob)
+    raise AssertionError(parameter)
 
 
 def answered(session, arm, base, blocks):
@@ -41,20 +43,20 @@ def answered(session, arm, base, blocks):
 
 @pytest.fixture(scope="module")
 def turns(session):
-    knobs = parameters_of(session, session.baseline)
-    assert {knob["path"] for knob in knobs} >= {
+    parameters = parameters_of(session, session.baseline)
+    assert {parameter["path"] for parameter in parameters} >= {
         *("auction.reserve_cpc", "auction.score_floor", "auction.squashing", "auction.pricing"),
         *("cascade.slots", "cascade.retrieval.size", "cascade.pre_ranking.size", "bidding.rule"),
         *("cascade.pre_ranking.model", "cascade.ranking.model", "cascade.pre_ranking.bid"),
     }
-    return [*(words_of(session, knob) for knob in knobs), OTHER["fusions"], OTHER["sizes"]]
+    return [*(words_of(session, parameter) for parameter in parameters), OTHER["fusions"], OTHER["sizes"]]
 
 
 def whatif(folder, words, arm=None):
     return json_text(what_if_study(folder, words, arm))
 
 
-def test_the_exact_answer_is_that_of_whatif_to_the_byte_for_every_knob(client, folder, turns):
+def test_the_exact_answer_is_that_of_whatif_to_the_byte_for_every_parameter(client, folder, turns):
     for words in turns:
         found = client.get("/api/exact", params={"run": 0, "set": list(words)})
         assert found.status_code == 200, (words, found.text)

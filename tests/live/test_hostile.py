@@ -20,7 +20,7 @@ KEYS = (
     "arm",
     "against",
     "set",
-    "knob",
+    "parameter",
     "request",
     "ad",
     "user",

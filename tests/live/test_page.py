@@ -1,4 +1,6 @@
-"""The page in a real browser: knobs by mouse and keyboard, the address, snapshots, nothing from elsewhere."""
+"""The page in a real browser: parameters by mouse and keyboard, the address, snapshots, nothing from
+elsewhere.
+"""
 
 import shutil
 import threading
@@ -101,7 +103,7 @@ def test_it_fits_its_window_and_leads_with_the_answer(visit, width, scheme):
 def test_a_slider_moves_the_answer_and_the_address_and_the_address_restores_it(visit):
     page = visit()
     assert "today" in headline(page)
-    slider = page.locator("#knob-auction-reserve_cpc")
+    slider = page.locator("#parameter-auction-reserve_cpc")
     slider.evaluate(
         "node => { node.value = node.max; node.dispatchEvent(new Event('input', {bubbles: true})); }"
     )
@@ -110,7 +112,7 @@ def test_a_slider_moves_the_answer_and_the_address_and_the_address_restores_it(v
     assert "set=auction.reserve_cpc" in page.url
     said, again = headline(page), visit(page.url.partition("/?")[2] and "?" + page.url.partition("/?")[2])
     assert headline(again) == said
-    assert again.locator("#knob-auction-reserve_cpc").input_value() == slider.input_value()
+    assert again.locator("#parameter-auction-reserve_cpc").input_value() == slider.input_value()
     again.locator("#reset").click()
     again.locator("#headline", has_text="today").wait_for()
     assert "set=" not in again.url
@@ -118,7 +120,7 @@ def test_a_slider_moves_the_answer_and_the_address_and_the_address_restores_it(v
 
 def test_everything_can_be_done_with_the_keyboard(visit):
     page = visit()
-    page.locator("#knob-auction-squashing").focus()
+    page.locator("#parameter-auction-squashing").focus()
     for _ in range(4):
         page.keyboard.press("ArrowLeft")
     page.locator("#headline", has_text="%").wait_for()
@@ -172,10 +174,10 @@ def test_an_exact_answer_says_that_it_holds_the_arm_against_itself(visit):
     assert "compared with the arm as it is" in page.locator("#question").inner_text()
 
 
-def test_the_answer_stays_in_sight_while_a_knob_below_it_is_turned(visit):
+def test_the_answer_stays_in_sight_while_a_parameter_below_it_is_turned(visit):
     page = visit(width=390)
     assert page.locator("#mini").is_hidden()
-    slider = page.locator("#knob-cascade-slots")
+    slider = page.locator("#parameter-cascade-slots")
     slider.scroll_into_view_if_needed()
     slider.focus()
     page.keyboard.press("ArrowLeft")
@@ -183,7 +185,7 @@ def test_the_answer_stays_in_sight_while_a_knob_below_it_is_turned(visit):
     assert page.locator("#mini").inner_text() == headline(page).replace("\n", " ")
 
 
-def test_the_curve_has_a_point_where_the_knob_stands(visit):
+def test_the_curve_has_a_point_where_the_parameter_stands(visit):
     page = visit("?set=auction.reserve_cpc=0.123")
     page.locator("#curve-chart circle.now").wait_for()
     assert "= 0.123:" in page.locator("#curve-chart circle.now title").text_content()
@@ -204,7 +206,7 @@ def test_the_address_has_what_was_looked_for_among_the_requests(visit):
 def test_a_server_that_is_gone_is_said_to_be(visit):
     page = visit(known=("net::ERR_FAILED",))
     page.route("**/api/answer*", lambda route: route.abort())
-    page.locator("#knob-cascade-slots").focus()
+    page.locator("#parameter-cascade-slots").focus()
     page.keyboard.press("ArrowLeft")
     page.locator("#refusal", has_text="does not answer").wait_for()
     assert headline(page) == "No answer"

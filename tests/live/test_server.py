@@ -53,18 +53,20 @@ def test_a_combination_that_the_rules_forbid_is_refused_in_their_words(client):
 
 
 def test_a_curve_comes_point_by_point_first_quick_then_whole(client):
-    found = client.get("/api/curve", params={"knob": "cascade.slots", "set": "auction.reserve_cpc=0.2"})
+    found = client.get("/api/curve", params={"parameter": "cascade.slots", "set": "auction.reserve_cpc=0.2"})
     points = [json.loads(line) for line in found.text.splitlines()]
     assert [(p["value"], p["is_all"]) for p in points] == [(v, a) for a in (False, True) for v in (1, 2, 3)]
     assert all(p["measures"]["expected_revenue_per_request"]["lift"]["low"] is not None for p in points)
-    choices = client.get("/api/curve", params={"knob": "auction.pricing"}).text.splitlines()
+    choices = client.get("/api/curve", params={"parameter": "auction.pricing"}).text.splitlines()
     assert "soft_floor" in next(json.loads(line)["error"] for line in choices if "error" in json.loads(line))
-    assert "no knob" in client.get("/api/curve", params={"knob": "world.ads"}).text
+    assert "no parameter" in client.get("/api/curve", params={"parameter": "world.ads"}).text
 
 
 def test_a_market_has_its_day_and_the_names_of_the_log(client):
     about = client.get("/api/about", params={"run": 2}).json()
-    assert about["is_log"] and "cascade.retrieval.size" not in {knob["path"] for knob in about["knobs"]}
+    assert about["is_log"] and "cascade.retrieval.size" not in {
+        parameter["path"] for parameter in about["parameters"]
+    }
     asked = {"run": 2, "set": "auction.reserve_cpc=0.3", "all": "1"}
     found = client.get("/api/answer", params=asked).json()
     assert len(found["day"]["revenue_then"]) == len(found["day"]["requests"]) > 1  # of a short log by seconds

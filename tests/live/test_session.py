@@ -14,7 +14,7 @@ def test_a_first_answer_lies_evenly_over_the_evaluation():
     assert spread(3, 8) == [0, 1, 2] and spread(1, 1) == [0]
 
 
-def test_models_are_asked_once_whatever_knobs_are_turned(folder, monkeypatch):
+def test_models_are_asked_once_whatever_parameters_are_turned(folder, monkeypatch):
     opened = Session(folder)
     list(opened.warm())
     asked = []

@@ -6,11 +6,11 @@ import pytest
 from cascade_sim.auction import MICROS
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.ope.log import (
-    KNOB_TABLES,
+    PARAMETER_TABLES,
     SLATE_TABLES,
-    knob_log,
-    knob_tables,
-    read_knob_log,
+    parameter_log,
+    parameter_tables,
+    read_parameter_log,
     read_slate_log,
     slate_log,
     slate_tables,
@@ -22,8 +22,8 @@ from worlds.tiny_market import tiny_scenario
 
 def test_rewards_and_forecasts_are_sums_over_the_page():
     world = logged()
-    log = read_knob_log(world.folder, world.scenario)
-    shown = read_table(world.folder, KNOB_TABLES[0])
+    log = read_parameter_log(world.folder, world.scenario)
+    shown = read_table(world.folder, PARAMETER_TABLES[0])
     request = shown["request"][7]
     rows = shown["request"] == request
     at = int(np.flatnonzero(log.visits.requests == request)[0])
@@ -36,9 +36,9 @@ def test_rewards_and_forecasts_are_sums_over_the_page():
 
 
 def test_a_page_that_stayed_empty_counts_as_no_reward():
-    rows = knob_tables(logged().sim, logged().sim.arrivals.block("off_policy", 0, 256), logged().arm)
+    rows = parameter_tables(logged().sim, logged().sim.arrivals.block("off_policy", 0, 256), logged().arm)
     keep = rows[0]["request"] != rows[1]["request"][5]
-    log = knob_log([({name: values[keep] for name, values in rows[0].items()}, rows[1])], 3)
+    log = parameter_log([({name: values[keep] for name, values in rows[0].items()}, rows[1])], 3)
     assert len(log) == 256
     assert (log.reward["revenue"][5], log.forecast["revenue"][5]) == (0.0, 0.0)
 
@@ -46,8 +46,8 @@ def test_a_page_that_stayed_empty_counts_as_no_reward():
 def test_block_after_block_gives_what_the_tables_hold():
     world = logged()
     blocks = [world.sim.arrivals.block("off_policy", i, 1500) for i in range(6)]
-    pieces = knob_log([knob_tables(world.sim, block, world.arm) for block in blocks], 3)
-    whole = read_knob_log(world.folder, world.scenario)
+    pieces = parameter_log([parameter_tables(world.sim, block, world.arm) for block in blocks], 3)
+    whole = read_parameter_log(world.folder, world.scenario)
     assert pieces.reward["revenue"].tobytes() == whole.reward["revenue"].tobytes()
     assert pieces.forecast["revenue"].tobytes() == whole.forecast["revenue"].tobytes()
     assert pieces.noise["squashing"].tobytes() == whole.noise["squashing"].tobytes()
@@ -71,11 +71,11 @@ def test_slot_rewards_add_up_to_what_was_charged():
 def test_a_run_without_randomisation_is_refused_with_the_key_to_set(tmp_path):
     scenario = tiny_scenario()
     with pytest.raises(UserError, match=r"set off_policy\.randomise"):
-        read_knob_log(tmp_path, scenario)
+        read_parameter_log(tmp_path, scenario)
     with pytest.raises(UserError, match=r"set off_policy\.slates"):
         read_slate_log(tmp_path, scenario)
 
 
 def test_a_run_whose_logs_are_gone_is_refused(tmp_path):
     with pytest.raises(UserError, match="its logs were removed"):
-        read_knob_log(tmp_path, small_scenario())
+        read_parameter_log(tmp_path, small_scenario())

@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 
 from cascade_sim.ope.estimates import (
-    KNOB_ESTIMATORS,
+    PARAMETER_ESTIMATORS,
     SLATE_ESTIMATORS,
     centre_forecast,
     estimate,
     estimates,
     inner_and_outer,
-    knob_evidence,
-    knob_forecast,
-    knob_truth,
     page_gain,
     page_odds,
+    parameter_evidence,
+    parameter_forecast,
+    parameter_truth,
     slate_evidence,
     slate_truth,
     slopes,
     true_slopes,
 )
-from cascade_sim.ope.log import randomiser, read_knob_log, read_slate_log
+from cascade_sim.ope.log import randomiser, read_parameter_log, read_slate_log
 from cascade_sim.scenario.targets import Target
 from worlds.randomised_logs import logged
 
@@ -32,9 +32,9 @@ COLDER = Target("colder", temperature=0.5)
 
 def parameters_of(target, reward="revenue"):
     world = logged()
-    log = read_knob_log(world.folder, world.scenario)
-    forecast = knob_forecast(world.sim, world.arm, log, target)[reward]
-    return knob_evidence(log, randomiser(world.scenario), target, reward, forecast, 10.0)
+    log = read_parameter_log(world.folder, world.scenario)
+    forecast = parameter_forecast(world.sim, world.arm, log, target)[reward]
+    return parameter_evidence(log, randomiser(world.scenario), target, reward, forecast, 10.0)
 
 
 def pages_of(target, reward="revenue"):
@@ -45,7 +45,7 @@ def pages_of(target, reward="revenue"):
 
 
 def test_every_estimator_is_there():
-    assert tuple(estimates(parameters_of(CHEAPER))) == KNOB_ESTIMATORS
+    assert tuple(estimates(parameters_of(CHEAPER))) == PARAMETER_ESTIMATORS
     assert tuple(estimates(pages_of(COLDER))) == SLATE_ESTIMATORS
     assert tuple(estimates(pages_of(COLDER), ("cascade_dr", "ips"))) == ("cascade_dr",)
 
@@ -75,9 +75,12 @@ def test_weights_average_to_one():
 @pytest.mark.parametrize("reward", ["revenue", "clicks"])
 def test_unbiased_estimates_are_within_their_noise_of_the_truth(reward):
     world = logged()
-    log, drawn = read_knob_log(world.folder, world.scenario), read_slate_log(world.folder, world.scenario)
+    log, drawn = (
+        read_parameter_log(world.folder, world.scenario),
+        read_slate_log(world.folder, world.scenario),
+    )
     for evidence, truth in (
-        (parameters_of(CHEAPER, reward), knob_truth(world.sim, world.arm, log, CHEAPER)),
+        (parameters_of(CHEAPER, reward), parameter_truth(world.sim, world.arm, log, CHEAPER)),
         (pages_of(COLDER, reward), slate_truth(world.sim, world.arm, drawn, COLDER)),
     ):
         for name, one in estimates(evidence).items():
@@ -123,12 +126,12 @@ def test_rows_cut_from_the_evidence_are_those_requests():
 
 def test_slopes_from_the_log_are_within_their_noise_of_served_differences():
     world = logged()
-    log = read_knob_log(world.folder, world.scenario)
+    log = read_parameter_log(world.folder, world.scenario)
     truth = true_slopes(world.sim, world.arm, log)
     found = slopes(
         log, randomiser(world.scenario), "clicks", centre_forecast(world.sim, world.arm, log)["clicks"]
     )
-    for knob, one in found.items():
-        assert abs(one.value - truth[knob]["clicks"]) < 4 * one.standard_error
+    for parameter, one in found.items():
+        assert abs(one.value - truth[parameter]["clicks"]) < 4 * one.standard_error
     # Noise that is smaller than what is to be seen: to be within it says something.
     assert found["reserve_cpc"].standard_error < -truth["reserve_cpc"]["clicks"]

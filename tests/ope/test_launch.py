@@ -1,4 +1,4 @@
-"""Launches on many short logs of a small world, compared with serving them again at the fixed knobs."""
+"""Launches on many short logs of a small world, compared with serving them again at the fixed parameters."""
 
 import numpy as np
 import pytest
@@ -9,11 +9,17 @@ from cascade_sim.ope.estimates import (
     estimate,
     estimates,
     expected_rewards,
-    knob_evidence,
     launch_evidence,
     lift_of,
+    parameter_evidence,
 )
-from cascade_sim.ope.log import decision_forecast, knob_log, knob_tables, randomiser, serve_knobs
+from cascade_sim.ope.log import (
+    decision_forecast,
+    parameter_log,
+    parameter_tables,
+    randomiser,
+    serve_parameters,
+)
 from cascade_sim.scenario.targets import Target
 from worlds.randomised_logs import logged
 
@@ -32,16 +38,16 @@ def answered():
     found, earned, start = {}, 0.0, 0.0
     for index in range(LOGS // AT_ONCE):
         block = arrivals.block("off_policy", index, LOGS * REQUESTS)
-        log = knob_log([knob_tables(sim, block, arm)], arm.slots)
-        none = {knob: np.zeros(len(block)) for knob in law.sigmas}
+        log = parameter_log([parameter_tables(sim, block, arm)], arm.slots)
+        none = {parameter: np.zeros(len(block)) for parameter in law.sigmas}
         today, fixed = (
-            serve_knobs(sim, block, arm, moved, none)[0] for moved in (law, law.moved(DEARER.knobs))
+            serve_parameters(sim, block, arm, moved, none)[0] for moved in (law, law.moved(DEARER.parameters))
         )
         start += expected_rewards(sim, block, today)[REWARD].sum()
         earned += expected_rewards(sim, block, fixed)[REWARD].sum()
         at_launch, at_today = (decision_forecast(pages, effects)[REWARD] for pages in (fixed, today))
         launch = launch_evidence(log, law, DEARER, REWARD, at_launch, at_today)
-        jittered = knob_evidence(log, law, DEARER, REWARD, at_launch, 10.0)
+        jittered = parameter_evidence(log, law, DEARER, REWARD, at_launch, 10.0)
         for first in range(0, len(block), REQUESTS):
             rows = slice(first, first + REQUESTS)
             for name, value in estimates(launch.rows(rows)).items():

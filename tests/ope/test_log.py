@@ -8,15 +8,15 @@ from cascade_sim.environments.arrivals import PHASES
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.ope import log as module
 from cascade_sim.ope.log import (
-    KNOB_TABLES,
+    PARAMETER_TABLES,
     SLATE_TABLES,
-    knob_log,
-    knob_tables,
+    parameter_log,
+    parameter_tables,
     randomiser,
-    read_knob_log,
+    read_parameter_log,
     read_slate_log,
     revenue_limit,
-    serve_knobs,
+    serve_parameters,
     slate_log,
     slate_tables,
     write_logs,
@@ -29,8 +29,8 @@ from worlds.randomised_logs import Unasked, logged, small_scenario
 
 
 @pytest.fixture(scope="module")
-def knobs():
-    return [read_table(logged().folder, name) for name in KNOB_TABLES]
+def parameters():
+    return [read_table(logged().folder, name) for name in PARAMETER_TABLES]
 
 
 @pytest.fixture(scope="module")
@@ -38,46 +38,46 @@ def pages():
     return [read_table(logged().folder, name) for name in SLATE_TABLES]
 
 
-def test_each_request_has_its_knobs_and_their_noise(knobs):
-    _, requests = knobs
+def test_each_request_has_its_parameters_and_their_noise(parameters):
+    _, requests = parameters
     assert len(requests["request"]) == 1500 and requests["request"][0] == PHASES["off_policy"]
     assert requests["reserve_cpc"] == pytest.approx(0.7 * np.exp(0.3 * requests["reserve_cpc_z"]))
     assert requests["squashing"] == pytest.approx(1.0 + 0.1 * requests["squashing_z"])
-    for knob in ("reserve_cpc", "squashing"):
-        z = requests[f"{knob}_z"]
+    for parameter in ("reserve_cpc", "squashing"):
+        z = requests[f"{parameter}_z"]
         assert abs(z.mean()) < 4 / np.sqrt(len(z)) and abs((z**2).mean() - 1) < 4 * np.sqrt(2 / len(z))
 
 
-def test_no_click_costs_less_than_its_own_request_s_reserve(knobs):
-    shown, requests = knobs
+def test_no_click_costs_less_than_its_own_request_s_reserve(parameters):
+    shown, requests = parameters
     reserve = requests["reserve_cpc"][np.searchsorted(requests["request"], shown["request"])]
     assert (shown["bid"] >= reserve).all()
     assert (shown["cpc_micros"] >= np.floor(reserve * MICROS)).all()
     assert (shown["cpc_micros"] < np.floor(0.7 * MICROS)).any()  # the arm's own reserve no longer holds
 
 
-def test_the_log_is_served_once_more_to_the_bit(knobs):
+def test_the_log_is_served_once_more_to_the_bit(parameters):
     world = logged()
-    shown, requests = knobs
+    shown, requests = parameters
     law = randomiser(world.scenario)
     served = []
     for i in range(-(-1500 // 256)):
         block = world.sim.arrivals.block("off_policy", i, 1500)
         noise = {k: requests[f"{k}_z"][i * 256 : (i + 1) * 256] for k in law.sigmas}
-        decision, _ = serve_knobs(world.sim, block, world.arm, law, noise)
+        decision, _ = serve_parameters(world.sim, block, world.arm, law, noise)
         row, slot = np.nonzero(decision.win_set >= 0)
         served.append((block.requests[row], decision.win_set[row, slot], decision.cpc_micros[row, slot]))
     for column, name in zip(zip(*served, strict=True), ("request", "ad", "cpc_micros"), strict=True):
         assert np.concatenate(column).tobytes() == shown[name].tobytes()
 
 
-def test_two_workers_write_the_same_tables(tmp_path, knobs, pages):
+def test_two_workers_write_the_same_tables(tmp_path, parameters, pages):
     world = logged()
     sim = Simulation(small_scenario(), world.sim.seed, workers=2)
     sim.scorers = world.sim.scorers
     with Progress(quiet=True) as progress:
         write_logs(sim, world.arm, tmp_path, progress)
-    for name, table in zip((*KNOB_TABLES, *SLATE_TABLES), (*knobs, *pages), strict=True):
+    for name, table in zip((*PARAMETER_TABLES, *SLATE_TABLES), (*parameters, *pages), strict=True):
         again = read_table(tmp_path, name)
         for column in set(table) - {"time"}:  # the other study's clock had run through training phases
             assert again[column].tobytes() == table[column].tobytes(), (name, column)
@@ -112,8 +112,8 @@ def test_all_places_of_the_list_are_shown_now_and_then(pages):
     assert set(pages[0]["place"].tolist()) == set(range(6))
 
 
-def test_no_reward_exceeds_what_a_request_can_earn_at_most(knobs):
-    shown, requests = knobs
+def test_no_reward_exceeds_what_a_request_can_earn_at_most(parameters):
+    shown, requests = parameters
     row = np.searchsorted(requests["request"], shown["request"])
     most = np.bincount(row, shown["cpc_micros"] / MICROS, len(requests["request"]))
     assert (most <= requests["revenue_limit"] + 1e-6).all()
@@ -133,7 +133,7 @@ def test_rows_come_from_the_outcome_which_alone_asks_the_truth():
     blind = Simulation(small_scenario(), world.sim.seed)
     blind.scorers, blind.environment._truth = world.sim.scorers, Unasked()
     block = world.sim.arrivals.block("off_policy", 0, 256)
-    for tables in (knob_tables, slate_tables):
+    for tables in (parameter_tables, slate_tables):
         with pytest.raises(AssertionError, match="the truth was asked for on_page"):
             tables(blind, block, world.arm)
 
@@ -149,7 +149,7 @@ def arrays_in(value):
 
 
 @pytest.mark.parametrize("rows", [7, 97, 10**6])
-def test_a_log_is_the_same_in_whatever_portions_it_is_read(knobs, pages, monkeypatch, rows):
+def test_a_log_is_the_same_in_whatever_portions_it_is_read(parameters, pages, monkeypatch, rows):
     world, read = logged(), []
 
     def in_portions(folder, table, columns, sizes):
@@ -160,7 +160,7 @@ def test_a_log_is_the_same_in_whatever_portions_it_is_read(knobs, pages, monkeyp
     monkeypatch.setattr(module, "iterate_table", in_portions)
     slots = len(world.scenario.world.slot_effects)
     pairs = [
-        (read_knob_log(world.folder, world.scenario), knob_log([knobs], slots)),
+        (read_parameter_log(world.folder, world.scenario), parameter_log([parameters], slots)),
         (read_slate_log(world.folder, world.scenario), slate_log([pages], world.scenario)),
     ]
     for found, whole in pairs:
@@ -170,7 +170,7 @@ def test_a_log_is_the_same_in_whatever_portions_it_is_read(knobs, pages, monkeyp
     assert 0 < max(read) <= rows
 
 
-@pytest.mark.parametrize("read", [read_knob_log, read_slate_log])
+@pytest.mark.parametrize("read", [read_parameter_log, read_slate_log])
 def test_of_very_many_requests_a_sample_is_estimated_from(read, monkeypatch):
     world = logged()
     whole = read(world.folder, world.scenario)
@@ -198,7 +198,7 @@ def test_logs_of_a_cascade_with_two_steps_are_written_and_read(tmp_path):
         folder.mkdir()
         with Progress(quiet=True) as progress:
             write_logs(sim, sim.arm("today", resolved_arms(scenario)["today"]), folder, progress)
-        tables.append([read_table(folder, name) for name in (*KNOB_TABLES, *SLATE_TABLES)])
+        tables.append([read_table(folder, name) for name in (*PARAMETER_TABLES, *SLATE_TABLES)])
     three, whole, narrow = tables
     for one, other in zip(three, whole, strict=True):
         assert all(values.tobytes() == other[name].tobytes() for name, values in one.items())

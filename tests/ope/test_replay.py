@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cascade_sim.cascade.serve import score
-from cascade_sim.ope.estimates import centre_forecast, knob_forecast, page_gain, page_odds
-from cascade_sim.ope.log import read_knob_log, read_slate_log
+from cascade_sim.ope.estimates import centre_forecast, page_gain, page_odds, parameter_forecast
+from cascade_sim.ope.log import read_parameter_log, read_slate_log
 from cascade_sim.ope.slates import log_odds
 from cascade_sim.scenario.targets import Target
 from cascade_sim.study.simulation import Simulation
@@ -23,21 +23,23 @@ def blind():
 
 def test_the_policy_that_wrote_the_log_is_forecast_as_it_was_logged(blind):
     world = logged()
-    log = read_knob_log(world.folder, world.scenario)
-    forecast = knob_forecast(blind, world.arm, log, Target("same", jitter="keep"))
+    log = read_parameter_log(world.folder, world.scenario)
+    forecast = parameter_forecast(blind, world.arm, log, Target("same", jitter="keep"))
     for reward in ("revenue", "clicks"):
         assert forecast[reward] == pytest.approx(log.forecast[reward], rel=1e-12)
 
 
 def test_a_reserve_beyond_all_bids_is_forecast_to_earn_nothing(blind):
     world = logged()
-    log = read_knob_log(world.folder, world.scenario)
-    assert knob_forecast(blind, world.arm, log, Target("dear", {"reserve_cpc": 1e6}))["revenue"].sum() == 0
+    log = read_parameter_log(world.folder, world.scenario)
+    assert (
+        parameter_forecast(blind, world.arm, log, Target("dear", {"reserve_cpc": 1e6}))["revenue"].sum() == 0
+    )
 
 
 def test_the_forecast_at_the_centres_knows_nothing_of_the_noise(blind):
     world = logged()
-    log = read_knob_log(world.folder, world.scenario)
+    log = read_parameter_log(world.folder, world.scenario)
     forecast = centre_forecast(blind, world.arm, log)["clicks"]
     assert not np.array_equal(forecast, log.forecast["clicks"])
     for z in (log.noise["reserve_cpc"], log.noise["squashing"]):

@@ -11,7 +11,7 @@ from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import serve
 from cascade_sim.diagnostics.reopen import reopen
 from cascade_sim.foundation.progress import Progress
-from cascade_sim.ope.log import KNOBS, SLATES, knob_tables, slate_tables, write_logs
+from cascade_sim.ope.log import PARAMETERS, SLATES, parameter_tables, slate_tables, write_logs
 from cascade_sim.scenario.file import dump_scenario
 from cascade_sim.storage.folder import json_text
 from cascade_sim.storage.model_store import ModelStore
@@ -24,20 +24,22 @@ def soft(arm, floor):
     return replace(arm, pricing="soft_floor", parameters={"soft_floor": floor})
 
 
-def knob_rows(arm):
+def parameter_rows(arm):
     sim = logged().sim
-    return knob_tables(sim, sim.arrivals.block(KNOBS, 0, N), arm)[0]
+    return parameter_tables(sim, sim.arrivals.block(PARAMETERS, 0, N), arm)[0]
 
 
 def middle_floor():
     """Half of what is shown is bid above it."""
-    return float(np.median(knob_rows(logged().arm)["bid"]))
+    return float(np.median(parameter_rows(logged().arm)["bid"]))
 
 
-def test_the_log_of_the_knobs_charges_by_the_soft_floor():
-    """The rule changes no page, only prices: so the second-price log of the same knobs says what is due."""
+def test_the_log_of_the_parameters_charges_by_the_soft_floor():
+    """The rule changes no page, only prices: so the second-price log of the same parameters says what is
+    due.
+    """
     floor = middle_floor()
-    second, found = knob_rows(logged().arm), knob_rows(soft(logged().arm, floor))
+    second, found = parameter_rows(logged().arm), parameter_rows(soft(logged().arm, floor))
     for name in ("request", "slot", "ad", "bid"):
         assert found[name].tolist() == second[name].tolist()
     bid = found["bid"] * MICROS
@@ -50,7 +52,10 @@ def test_the_log_of_the_knobs_charges_by_the_soft_floor():
 
 @pytest.mark.parametrize(("floor", "twin"), [(1e6, "first"), (0.0, "gsp")])
 def test_a_soft_floor_above_all_bids_logs_first_prices_and_one_of_0_second_prices(floor, twin):
-    found, plain = knob_rows(soft(logged().arm, floor)), knob_rows(replace(logged().arm, pricing=twin))
+    found, plain = (
+        parameter_rows(soft(logged().arm, floor)),
+        parameter_rows(replace(logged().arm, pricing=twin)),
+    )
     assert {name: rows.tolist() for name, rows in found.items()} == {
         name: rows.tolist() for name, rows in plain.items()
     }
@@ -92,7 +97,7 @@ def test_the_truth_of_a_launch_is_that_of_serving_the_logged_requests_with_it(ru
     assert arm.pricing == "soft_floor"
     total, n = 0.0, sim.scenario.off_policy.requests
     for index in range(-(-n // sim.scenario.traffic.block)):
-        block = sim.arrivals.block(KNOBS, index, n)
+        block = sim.arrivals.block(PARAMETERS, index, n)
         decision = serve(block, arm, sim.platform)
         result = outcome(block, decision, sim.environment._truth, sim.world.slot_effects, sim.seed)
         total += (result.expected_clicks * decision.cpc_micros / MICROS).sum()

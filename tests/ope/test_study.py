@@ -35,7 +35,7 @@ def found():
     logs = read_logs(blind, world.folder)
     targets = asked(world.scenario, logs)
     made = answers(blind, world.arm, logs, targets)
-    slopes = slope_answers(blind, world.arm, logs.knobs)
+    slopes = slope_answers(blind, world.arm, logs.parameters)
     return logs, targets, made, slopes
 
 
@@ -61,7 +61,7 @@ def test_answers_are_held_against_the_truth(found):
     world = logged()
     logs, targets, made, slopes = found
     add_truth(made, world.sim, world.arm, logs, targets)
-    add_true_slopes(slopes, world.sim, world.arm, logs.knobs)
+    add_true_slopes(slopes, world.sim, world.arm, logs.parameters)
     for one in made.values():
         for answer in one["rewards"].values():
             truth = answer["truth"]["value"]
@@ -84,7 +84,7 @@ def test_answers_are_held_against_the_truth(found):
 @pytest.mark.parametrize(
     ("without", "target", "log"),
     [
-        ("off_policy.slates=null", "{a: [auction.squashing=0.95]}", "knobs"),
+        ("off_policy.slates=null", "{a: [auction.squashing=0.95]}", "parameters"),
         ("off_policy.randomise=null", "{a: [slates.temperature=0.6]}", "slates"),
     ],
 )
@@ -102,7 +102,7 @@ def test_either_log_may_be_absent(tmp_path, without, target, log):
         section = run_off_policy(sim, world.arm, tmp_path, progress)
     assert {one["log"] for one in section["targets"].values()} == {log}
     assert section["order"] == list(section["targets"]) and section["order"][-1] == "a"
-    assert ("knobs" in section) == bool(section["slopes"]) == (log == "knobs")
+    assert ("parameters" in section) == bool(section["slopes"]) == (log == "parameters")
 
 
 def test_worlds_combine_into_means_and_shares(tmp_path):

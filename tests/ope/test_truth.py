@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cascade_sim.ope.estimates import STEP, knob_truth, slate_truth, true_slopes
-from cascade_sim.ope.log import read_knob_log, read_slate_log
+from cascade_sim.ope.estimates import STEP, parameter_truth, slate_truth, true_slopes
+from cascade_sim.ope.log import read_parameter_log, read_slate_log
 from cascade_sim.scenario.targets import Target
 from worlds.randomised_logs import logged
 
@@ -12,13 +12,13 @@ from worlds.randomised_logs import logged
 @pytest.fixture(scope="module")
 def logs():
     world = logged()
-    return read_knob_log(world.folder, world.scenario), read_slate_log(world.folder, world.scenario)
+    return read_parameter_log(world.folder, world.scenario), read_slate_log(world.folder, world.scenario)
 
 
 def test_the_logging_policy_s_truth_is_the_mean_of_its_log_but_for_luck(logs):
     world = logged()
     for log, truth in (
-        (logs[0], knob_truth(world.sim, world.arm, logs[0], Target("same", jitter="keep"))),
+        (logs[0], parameter_truth(world.sim, world.arm, logs[0], Target("same", jitter="keep"))),
         (logs[1], slate_truth(world.sim, world.arm, logs[1], Target("same", is_pages=True))),
     ):
         for reward in ("revenue", "clicks"):
@@ -51,7 +51,7 @@ def test_slopes_are_central_differences(logs):
     world, log = logged(), logs[0]
     slope = true_slopes(world.sim, world.arm, log)["reserve_cpc"]["clicks"]
     ends = [
-        knob_truth(
+        parameter_truth(
             world.sim,
             world.arm,
             log,

@@ -209,10 +209,21 @@ def test_the_peak_of_building_a_world_is_as_estimated(ads):
 
 @pytest.mark.parametrize(
     "size",
-    ["users", "ads", "advertisers", "block", "retrieved", "log", "shadow", "workers", "resamples", "knobs"],
+    [
+        "users",
+        "ads",
+        "advertisers",
+        "block",
+        "retrieved",
+        "log",
+        "shadow",
+        "workers",
+        "resamples",
+        "parameters",
+    ],
 )
 def test_more_of_anything_never_takes_less(size):
-    sizes = replace(sizes_of(tiny_scenario()), knobs=10_000)
+    sizes = replace(sizes_of(tiny_scenario()), parameters=10_000)
     assert peak_bytes(replace(sizes, **{size: 1000 * getattr(sizes, size)})) > peak_bytes(sizes)
 
 

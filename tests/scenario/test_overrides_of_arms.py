@@ -1,4 +1,4 @@
-"""Which knobs a what-if turns, what it refuses, and that it checks them like a scenario."""
+"""Which parameters a what-if turns, what it refuses, and that it checks them like a scenario."""
 
 from pathlib import Path
 
@@ -34,8 +34,8 @@ def asked(scenario, *texts, arm="logloss"):
     return [turn(scenario, spec, point, HERE)[1] for point in parse_points(texts, scenario, arm)]
 
 
-def test_every_knob_of_an_arm_can_be_turned(scenario):
-    known = {scenario_path(knob) for knob in arm_parameters()}
+def test_every_parameter_of_an_arm_can_be_turned(scenario):
+    known = {scenario_path(parameter) for parameter in arm_parameters()}
     assert {"cascade.pre_ranking.size", "cascade.slots", "auction.reserve_cpc", "bidding.rule"} <= known
     assert {"cascade.ranking.model", "cascade.retrieval.size", "auction.score_floor"} <= known
     assert not any("exploration" in path for path in known)  # of the market
@@ -61,7 +61,7 @@ def test_every_knob_of_an_arm_can_be_turned(scenario):
         ("pre_ranking.sizes={choices: [5, 20], mean: 9}", lambda arm: arm.sizes.choices, (5, 20)),
     ],
 )
-def test_a_knob_by_the_scenario_s_path_the_arm_s_or_its_end(scenario, text, read, value):
+def test_a_parameter_by_the_scenario_s_path_the_arm_s_or_its_end(scenario, text, read, value):
     (changed,) = asked(scenario, text)
     today = resolve_arm(scenario, scenario.arms["logloss"])
     assert read(changed) == value
@@ -75,7 +75,7 @@ def test_what_is_not_turned_stays_as_the_arm_has_it(scenario):
         assert changed == spec.model_copy(update={"auction": auction})
 
 
-def test_several_values_of_one_knob_are_several_arms_and_the_others_are_set_in_each(scenario):
+def test_several_values_of_one_parameter_are_several_arms_and_the_others_are_set_in_each(scenario):
     arms = asked(scenario, "slots=2", "reserve_cpc=0.1,0.2,0.3")
     assert [(arm.slots, arm.auction.reserve_cpc) for arm in arms] == [(2, 0.1), (2, 0.2), (2, 0.3)]
     points = parse_points(["reserve_cpc=0.1,0.2"], scenario, "logloss")
@@ -115,16 +115,17 @@ NEW_RUN = r"cannot be turned after the fact: .*new run: `run SCENARIO --set {pat
     ("text", "words"),
     [
         ("auction.reserve=1", "unknown key 'reserve' in auction; did you mean 'reserve_cpc'?"),
-        ("reserve_cp=1", "unknown knob 'reserve_cp'; did you mean 'auction.reserve_cpc'? Known: casca"),
-        ("frobnicate=1", "unknown knob 'frobnicate'; known: cascade.retrieval.kind"),
+        ("reserve_cp=1", "unknown parameter 'reserve_cp'; did you mean 'auction.reserve_cpc'? Known: casca"),
+        ("frobnicate=1", "unknown parameter 'frobnicate'; known: cascade.retrieval.kind"),
         ("world.adz=1", "unknown key 'adz' in world; did you mean 'ads'?"),
         ("size=20", "'size' may mean cascade.retrieval.size or cascade.pre_ranking.size; write which"),
-        ("auction=1", "'auction' is a section; turn one of its knobs: auction.pricing, auction.squashing"),
-        ("cascade=1", "'cascade' is a section; turn one of its knobs"),
+        ("auction=1", "'auction' is a section; turn one of its parameters: auction.pricing, "
+                      "auction.squashing"),
+        ("cascade=1", "'cascade' is a section; turn one of its parameters"),
         ("arms.ltr.slots=2", "the question is about arm 'logloss'; to ask about 'ltr', give that arm"),
         ("fusions.sft.pctr=1", "no fusion 'sft' in fusions; did you mean 'soft'? Known: soft"),
-        ("reserve_cpc", "write path.to.knob=value"),
-        ("=1", "write path.to.knob=value"),
+        ("reserve_cpc", "write path.to.parameter=value"),
+        ("=1", "write path.to.parameter=value"),
         ("reserve_cpc=", "has no value"),
         ("reserve_cpc=0.1,,0.2", "has no value"),
         ("reserve_cpc=[1", "cannot read the value"),
@@ -168,11 +169,11 @@ def test_vcg_without_squashing_is_refused_where_it_was_set(scenario):
     assert reason.value.at == 2
 
 
-def test_knobs_are_turned_once_and_only_one_has_several_values(scenario):
+def test_parameters_are_turned_once_and_only_one_has_several_values(scenario):
     with pytest.raises(Refused, match="auction.reserve_cpc is set twice") as reason:
         asked(scenario, "auction.reserve_cpc=1", "reserve_cpc=2")
     assert reason.value.at == 1
-    with pytest.raises(Refused, match="only one knob may have several values"):
+    with pytest.raises(Refused, match="only one parameter may have several values"):
         asked(scenario, "slots=1,2", "reserve_cpc=0.1,0.2")
     with pytest.raises(Refused, match=f"101 values; at most {MAX_VALUES}"):
         asked(scenario, "reserve_cpc=" + ",".join(["1"] * 101))

@@ -25,7 +25,7 @@ def test_a_scenario_without_the_section_keeps_the_data_it_had():
         ("auction.reserve_cpc=0", "a reserve of 0 times any noise is 0"),
         ("off_policy.randomise.squashing=0.3", "would often fall below 0; use at most 0.25"),
         ("auction.pricing=vcg", "vcg needs squashing 1 on every request"),
-        ("off_policy.randomise={}", "names no knob"),
+        ("off_policy.randomise={}", "names no parameter"),
         ("off_policy.slates.depth=3", "leave nothing to choose for 3 slots; use at least 4"),
         ("off_policy.slates.depth=10", "leave no runner-up to price the list; use at most 9"),
         ("off_policy.slates=null", "set off_policy.slates"),

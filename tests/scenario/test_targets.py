@@ -6,10 +6,10 @@ from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.targets import Target, parse_target
 
 
-def test_knobs_and_pages_are_told_apart():
-    knobs = parse_target("a", ["auction.reserve_cpc=0.22", "auction.squashing = 0.9"])
-    assert knobs == Target("a", {"reserve_cpc": 0.22, "squashing": 0.9})
-    assert not knobs.is_slate
+def test_parameters_and_pages_are_told_apart():
+    parameters = parse_target("a", ["auction.reserve_cpc=0.22", "auction.squashing = 0.9"])
+    assert parameters == Target("a", {"reserve_cpc": 0.22, "squashing": 0.9})
+    assert not parameters.is_slate
     pages = parse_target("b", ["slates.temperature=0.3", "ranking.model=wide"])
     assert (pages.temperature, pages.model, pages.is_slate) == (0.3, "wide", True)
 

@@ -47,7 +47,10 @@ def test_a_scenario_without_questions_is_the_one_it_was():
         ("a: [auction.reserve=1]", "auction.reserve=1: unknown key 'reserve' in auction; did you mean"),
         ("a: [slots=2, world.ads=9]", "world.ads=9: world.ads cannot be turned after the fact"),
         ("a: [pre_ranking.size=3]", "pre_ranking.size=3: 3 leaves no runner-up to price the last of 3 slots"),
-        ("a: [auction.reserve_cpc=0.1, 0.2]", "found 0.2; put several values of one knob between quotes"),
+        (
+            "a: [auction.reserve_cpc=0.1, 0.2]",
+            "found 0.2; put several values of one parameter between quotes",
+        ),
         ("a: [arms.ltr.slots=2]", "the question is about arm 'logloss'"),
         ("a: []", "is empty; give at least one"),
         ("a: slots=2", "expected a list of names, found the text 'slots=2'; write [slots=2]"),

@@ -15,7 +15,7 @@ def test_a_simulation_starts_with_the_seats_that_need_no_training(sim):
     assert torch.get_num_threads() == 1
 
 
-def test_an_arm_takes_over_every_knob_of_its_section():
+def test_an_arm_takes_over_every_parameter_of_its_section():
     stages = "retrieval: {size: 50}, pre_ranking: {model: truth, bid: none, size: 9}"
     stages += ", ranking: {model: truth, bid: init}, slots: 2"
     rules = (
@@ -31,7 +31,7 @@ def test_an_arm_takes_over_every_knob_of_its_section():
     assert arm.stages[0].scorer is sim.scorers["truth"] and arm.last.fusion == Fusion(pctr=0.5)
 
 
-def test_an_arm_may_be_given_other_seats_and_keeps_all_other_knobs(sim):
+def test_an_arm_may_be_given_other_seats_and_keeps_all_other_parameters(sim):
     spec = resolved_arms(sim.scenario)["logloss"]
     noise, truth = (Stage(sim.scorers[name], "opt", Fusion(0.5)) for name in ("random", "truth"))
     arm = sim.arm_of("x", spec, [noise, truth])

@@ -17,9 +17,9 @@ MARKS = {"holds": COLORS[0], "too seldom": COLORS[1], "wider than needed": COLOR
 
 def coverage_figure(rows: Mapping[str, Mapping[str, Coverage]]) -> Any:
     """A panel per estimator, a row per target: coverage with its 95 % interval, the band of right ones."""
-    knob_targets = {t: cells for t, cells in rows.items() if "ips" in cells}
+    parameter_targets = {t: cells for t, cells in rows.items() if "ips" in cells}
     page_targets = {t: cells for t, cells in rows.items() if "slate_ips" in cells}
-    parts = [part for part in (knob_targets, page_targets) if part]
+    parts = [part for part in (parameter_targets, page_targets) if part]
     most = max(len(next(iter(part.values()))) for part in parts)
     heights = [0.34 * len(part) + 0.2 for part in parts]
     figure, grid = blank(

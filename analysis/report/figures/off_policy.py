@@ -20,7 +20,7 @@ from cascade_sim.analysis.report.readings import ESTIMATOR_NAMES, shown_estimate
 from cascade_sim.analysis.statistics.estimates import estimate, finite
 
 SHOWN = {
-    "knobs": ("local_linear", "local_dr", "ips", "snips", "direct_method", "doubly_robust"),
+    "parameters": ("local_linear", "local_dr", "ips", "snips", "direct_method", "doubly_robust"),
     "slates": ("slate_ips", "independent_ips", "direct_method", "cascade_dr"),
 }
 POINTS = tuple(marker for marker in MARKERS if marker != "X")  # a cross is a refusal
@@ -50,7 +50,9 @@ def off_policy_targets(metrics: Mapping[str, Any]) -> Any | None:
     reach = 5.0
     for axes, (log, targets) in zip(grid.flat, panels.items(), strict=True):
         reach = max(reach, _panel(axes, targets, shown[log], looks))
-        axes.set_title({"knobs": "Other knobs", "slates": "Other pages"}[log], loc="left", color=INK)
+        axes.set_title(
+            {"parameters": "Other parameters", "slates": "Other pages"}[log], loc="left", color=INK
+        )
         axes.tick_params(labelbottom=True)
     last = grid.flat[-1]
     last.set_xlim(-1.05 * reach, 1.05 * reach)

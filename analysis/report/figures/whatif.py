@@ -1,4 +1,4 @@
-"""Figures of what-ifs: revenue and slots filled against a knob, and lifts of single changes."""
+"""Figures of what-ifs: revenue and slots filled against a parameter, and lifts of single changes."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ TITLE = "What would have been: lifts on the same requests, with 95 % intervals"
 
 
 def is_curve(answer: Mapping[str, Any]) -> bool:
-    """Whether one knob takes several numbers, which have an axis of their own."""
-    knob = answer.get("knob")
-    values = [finite(point["settings"].get(knob)) for point in answer["points"]] if knob else []
+    """Whether one parameter takes several numbers, which have an axis of their own."""
+    parameter = answer.get("parameter")
+    values = [finite(point["settings"].get(parameter)) for point in answer["points"]] if parameter else []
     return len(values) > 1 and None not in values
 
 
@@ -86,7 +86,7 @@ def answer_figure(answer: Mapping[str, Any]) -> Any:
         return figure
     points = answer["points"]
     if len(points) > 1:
-        return what_if_lifts({"what_if": {value_text(answer["knob"]): answer}})
+        return what_if_lifts({"what_if": {value_text(answer["parameter"]): answer}})
     metrics = points[0]["metrics"]
     names = [name for name in IN_LIFTS if lift_of(metrics.get(name)).value is not None]
     figure, axes = blank(1.0 + 0.3 * len(names))
@@ -103,10 +103,10 @@ def answer_image(answer: Mapping[str, Any], kind: str) -> bytes:
 
 def _curve(top: Any, bottom: Any, answer: Mapping[str, Any]) -> None:
     """Lift of revenue (expected: line and band, clicked: hollow) above the share of slots filled."""
-    knob = answer["knob"]
-    points = sorted(answer["points"], key=lambda point: float(point["settings"][knob]))
-    at = [float(point["settings"][knob]) for point in points]
-    own = finite(answer["today"]["settings"].get(knob))
+    parameter = answer["parameter"]
+    points = sorted(answer["points"], key=lambda point: float(point["settings"][parameter]))
+    at = [float(point["settings"][parameter]) for point in points]
+    own = finite(answer["today"]["settings"].get(parameter))
     for axes in (top, bottom):
         bare(axes)
         if own is not None:
@@ -123,7 +123,7 @@ def _curve(top: Any, bottom: Any, answer: Mapping[str, Any]) -> None:
     _line(bottom, at, filled, _EXPECTED)
     bottom.set_ylim(0, 105)
     bottom.set_title("Slots filled, %", loc="left", color=INK)
-    bottom.set_xlabel(knob)
+    bottom.set_xlabel(parameter)
 
 
 _EXPECTED: dict[str, Any] = {"color": COLORS[0], "linewidth": 1.7, "marker": "o", "markersize": 3.4}

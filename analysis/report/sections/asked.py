@@ -114,8 +114,10 @@ def what_if_answer(metrics: Mapping[str, Any]) -> Answer | None:
 
 def _held_against(answer: Mapping[str, Any]) -> str:
     """What the settings are compared with, in a sentence."""
-    knob = answer.get("knob")
-    today = f" ({parameter_text({knob: answer['today']['settings'].get(knob)})})" if knob else ""
+    parameter = answer.get("parameter")
+    today = (
+        f" ({parameter_text({parameter: answer['today']['settings'].get(parameter)})})" if parameter else ""
+    )
     held = f"on the same requests; nobody reacts, and {budget_words(answer)}"
     n = len(answer["points"])
     chosen = (
@@ -126,11 +128,11 @@ def _held_against(answer: Mapping[str, Any]) -> str:
 
 def what_if_headline(answer: Mapping[str, Any]) -> str:
     """The best setting and what it brings: `Reserve 0.6: +9.7 % [+9.1, +10.2] revenue per request.`"""
-    best, knob = best_point(answer), answer.get("knob")
+    best, parameter = best_point(answer), answer.get("parameter")
     lift, what = lift_of(best["metrics"].get(WHAT_IF_REVENUE)), parameter_text(best["settings"])
     today = answer["today"]["settings"]
-    if knob and (today.get(knob) == best["settings"][knob] or (lift.value or 0.0) <= 0.0):
-        now = parameter_text({knob: today.get(knob)})
+    if parameter and (today.get(parameter) == best["settings"][parameter] or (lift.value or 0.0) <= 0.0):
+        now = parameter_text({parameter: today.get(parameter)})
         return f"{now} stays best: none of the values asked about brings more."
     if lift.is_above_zero or lift.is_below_zero:
         return f"{what}: {percent_text(lift)} {REVENUE}."
@@ -161,12 +163,13 @@ def _lift_tile(label: str, lift: Estimate, base: str) -> Tile:
 def off_policy_answer(metrics: Mapping[str, Any]) -> Answer | None:
     """The best change that the log can vouch for, beside every other one asked about and its truth.
 
-    Of knobs, whose lifts can be compared with each other; of pages where no other knob was asked about.
+    Of parameters, whose lifts can be compared with each other; of pages where no other parameter was asked
+    about.
     """
     part = metrics["off_policy"]
     if not part.get("targets"):
         return None
-    by_log = [targets_of(part, log) for log in ("knobs", "slates")]
+    by_log = [targets_of(part, log) for log in ("parameters", "slates")]
     changed = [targets for targets in by_log if any(target["changes"] for target in targets.values())]
     asked = next(iter(changed), ordered_targets(part))
     answers = log_answers(asked)

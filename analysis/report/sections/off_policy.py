@@ -27,7 +27,7 @@ from cascade_sim.analysis.statistics.estimates import (
     number_text,
 )
 
-KNOBS = {"reserve_cpc": "log reserve", "squashing": "squashing"}
+PARAMETERS = {"reserve_cpc": "log reserve", "squashing": "squashing"}
 LAUNCHED_BY = "local_dr"  # whose lift stands for a launch's
 REWARDS = {"revenue": "Revenue per request", "clicks": "Clicks per request"}
 
@@ -56,12 +56,16 @@ def off_policy_section(metrics: Mapping[str, Any]) -> Section | None:
         "What would logs alone have said?",
         off_policy_words(part, is_pooled),
         (
-            *titled("Other knobs", targets_table(part, "knobs", "revenue"), *_asked(part, "knobs")),
+            *titled(
+                "Other parameters", targets_table(part, "parameters", "revenue"), *_asked(part, "parameters")
+            ),
             *titled("Other pages", targets_table(part, "slates", "revenue"), *_asked(part, "slates")),
             *told,
             Text(_about(part, is_pooled)),
             Columns((figure,)),
-            *titled("How revenue responds to each knob", slopes_table(part), Text(about_slopes, "small")),
+            *titled(
+                "How revenue responds to each parameter", slopes_table(part), Text(about_slopes, "small")
+            ),
         ),
         short="Logs alone",
     )
@@ -76,7 +80,8 @@ def question(target: Mapping[str, Any]) -> str:
         )
     if is_launch(target):
         return (
-            "Asked: a launch without jitter, every jittered knob fixed at its value. Lifts are over today's "
+            "Asked: a launch without jitter, every jittered parameter fixed at its value. Lifts are over "
+            "today's "
             "values, fixed as well, as whatif has them."
         )
     return (
@@ -140,11 +145,11 @@ def _decimals(targets: Mapping[str, Any], reward: str) -> int:
 
 
 def slopes_table(part: Mapping[str, Any]) -> Table | None:
-    """A row per knob: how revenue and clicks respond to it, from the log and served."""
+    """A row per parameter: how revenue and clicks respond to it, from the log and served."""
     if not part.get("slopes"):
         return None
     rows = []
-    for knob, rewards in part["slopes"].items():
+    for parameter, rewards in part["slopes"].items():
         cells = []
         for reward in REWARDS:
             row = rewards[reward]
@@ -152,9 +157,9 @@ def slopes_table(part: Mapping[str, Any]) -> Table | None:
             decimals = decimals_for([own.value, own.low, own.high], 3)
             truth = estimate(row.get("truth")).value
             cells += [_answer_cell(row, decimals, truth), cell(Estimate(truth), decimals)]
-        rows.append(Row(KNOBS.get(knob, knob), cells))
+        rows.append(Row(PARAMETERS.get(parameter, parameter), cells))
     columns = [text for reward in REWARDS for text in (f"{reward}, from the log", f"{reward}, truth")]
-    return Table("Response per unit of each knob", "Knob", columns, rows)
+    return Table("Response per unit of each parameter", "Parameter", columns, rows)
 
 
 def answer_table(name: str, target: Mapping[str, Any], reward: str) -> Table:
@@ -311,14 +316,14 @@ def off_policy_words(part: Mapping[str, Any], is_pooled: bool = False) -> list[s
 
 def _about(part: Mapping[str, Any], is_pooled: bool) -> str:
     texts = []
-    knobs = part.get("knobs")
-    if knobs:
+    parameters = part.get("parameters")
+    if parameters:
         noise = " and ".join(
-            f"{sigma:g} in {KNOBS.get(k, k)} (around {k} {knobs['centres'][k]:g})"
-            for k, sigma in knobs["sigmas"].items()
+            f"{sigma:g} in {PARAMETERS.get(k, k)} (around {k} {parameters['centres'][k]:g})"
+            for k, sigma in parameters["sigmas"].items()
         )
         texts.append(
-            f"{part['arm']} served {number_text(finite(knobs['requests']), 0)} requests with noise of "
+            f"{part['arm']} served {number_text(finite(parameters['requests']), 0)} requests with noise of "
             + noise
             + "."
         )

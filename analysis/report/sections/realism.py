@@ -188,7 +188,7 @@ def pairs_table(found: Mapping[str, Any]) -> Table | None:
 
 
 def whatif_table(found: Mapping[str, Any]) -> Table | None:
-    """Lifts of the same knobs in log and world."""
+    """Lifts of the same parameters in log and world."""
     rows = [
         Row(
             f"{settings_text(row['settings'])}: {arm_measure(row['metric']).label}",

@@ -1,4 +1,4 @@
-"""What-ifs in words and tables: what another knob would have brought on the same requests."""
+"""What-ifs in words and tables: what another parameter would have brought on the same requests."""
 
 from __future__ import annotations
 
@@ -56,13 +56,14 @@ def what_if_section(metrics: Mapping[str, Any]) -> Section | None:
     if not answers:
         return None
     about = Text(
-        f"The same requests served once more by {metrics['baseline']} with knobs turned. World, models, "
+        f"The same requests served once more by {metrics['baseline']} with parameters changed. World, "
+        "models, "
         "traffic, luck and the advertisers' bids are held fixed: nobody reacts, and "
         f"{budget_words(metrics)}. Differences are paired by request."
     )
     parts: list[Part] = []
     for name, answer in answers.items():
-        table = points_table(answer) if answer.get("knob") else measures_table(answer, MAIN)
+        table = points_table(answer) if answer.get("parameter") else measures_table(answer, MAIN)
         words = (what_if_words(answer), pairing_words(answer))
         parts += [Heading(name), *(Text(line, "finding") for line in words), TablePart(table)]
     about_pairing = (
@@ -73,8 +74,9 @@ def what_if_section(metrics: Mapping[str, Any]) -> Section | None:
         Figure(
             "what_if_curves",
             what_if_curves,
-            "Revenue per request and slots filled against a knob",
-            "Revenue per request against the knob, relative to today (dashed), and the share of slots that "
+            "Revenue per request and slots filled against a parameter",
+            "Revenue per request against the parameter, relative to today (dashed), and the share of slots "
+            "that "
             "show an ad. The band and the bars are paired 95 % intervals.",
         ),
         Figure(
@@ -183,13 +185,15 @@ def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:
         ("The page, the price, the order", len(shown)),
         ("Pairing, ×", 2),
     ]
-    knob = answer.get("knob")
-    own = today["settings"].get(knob) if knob else None
-    rows = [Row(value_text(own) if knob else "today", [made[0] for made in columns], "baseline", tag="today")]
+    parameter = answer.get("parameter")
+    own = today["settings"].get(parameter) if parameter else None
+    rows = [
+        Row(value_text(own) if parameter else "today", [made[0] for made in columns], "baseline", tag="today")
+    ]
     rows += [
         Row(point_label(answer, point), [made[i + 1] for made in columns]) for i, point in enumerate(points)
     ]
-    return Table(f"What if {knob or 'it were otherwise'}", knob or "setting", heads, rows, groups)
+    return Table(f"What if {parameter or 'it were otherwise'}", parameter or "setting", heads, rows, groups)
 
 
 def _worths(points: Sequence[Mapping[str, Any]], kind: str) -> list[Cell]:
@@ -228,27 +232,32 @@ def _or_least(value: float | None) -> float:
 
 def what_if_words(answer: Mapping[str, Any]) -> str:
     """What the best of the settings would have brought."""
-    knob, arm = answer.get("knob"), answer["arm"]
+    parameter, arm = answer.get("parameter"), answer["arm"]
     best = best_point(answer)
     lift = lift_of(best["metrics"].get(WHAT_IF_REVENUE))
     sure = "" if lift.is_above_zero or lift.is_below_zero else ", which is not significant"
     change = f"{percent_text(lift)} expected revenue per request{sure}"
-    if not knob:
+    if not parameter:
         return f"With {settings_text(best['settings'])}, {arm} would have brought {change}."
-    own, value = finite(answer["today"]["settings"].get(knob)), finite(best["settings"][knob])
-    values = [finite(point["settings"][knob]) for point in answer["points"]]
+    own, value = finite(answer["today"]["settings"].get(parameter)), finite(best["settings"][parameter])
+    values = [finite(point["settings"][parameter]) for point in answer["points"]]
     if own is not None and own == value:
-        return f"Of the values of {knob} asked about, the one that {arm} has ({value_text(own)}) brings most."
+        return (
+            f"Of the values of {parameter} asked about, the one that {arm} has ({value_text(own)}) "
+            "brings most."
+        )
     if lift.value is not None and lift.value <= 0.0:
         return (
-            f"None of the values of {knob} asked about brings more expected revenue per request than today's "
-            f"({value_text(answer['today']['settings'].get(knob))}); the best of them, "
-            f"{value_text(best['settings'][knob])}, makes it {percent_text(lift)}{sure}."
+            f"None of the values of {parameter} asked about brings more expected revenue per request than "
+            "today's "
+            f"({value_text(answer['today']['settings'].get(parameter))}); the best of them, "
+            f"{value_text(best['settings'][parameter])}, makes it {percent_text(lift)}{sure}."
         )
     text = (
-        f"Of the values of {knob} asked about, {value_text(best['settings'][knob])} brings most expected "
+        f"Of the values of {parameter} asked about, {value_text(best['settings'][parameter])} brings most "
+        "expected "
         f"revenue per request: {percent_text(lift)} over today's "
-        f"({value_text(answer['today']['settings'].get(knob))}){sure}."
+        f"({value_text(answer['today']['settings'].get(parameter))}){sure}."
     )
     # Today's value has been looked at, too: what lies between it and the others is no end.
     known = [v for v in [*values, own] if v is not None]

@@ -45,7 +45,7 @@ def command(
     budgets and feedback against plain serving), `bench losses` (time and memory of value and gradient),
     `bench metrics`, `bench peers` (scenarios of the size of AuctionGym's and AuctionNet's auctions, and
     those beside us if they are here), `bench scale` (cost and memory as ads, users and requests grow;
-    `--requests 10000000` for the longest), `bench live` (a turn of a knob on the page of `serve`).
+    `--requests 10000000` for the longest), `bench live` (a change of a parameter on the page of `serve`).
     """
     from cascade_sim.foundation.progress import Progress
 

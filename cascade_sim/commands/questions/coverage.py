@@ -94,7 +94,7 @@ def command(
 def named_targets(scenario: Scenario, file: Path, names: Sequence[str]) -> list[Target]:
     """The targets of the scenario, or those named; first the policies that wrote the logs."""
     from cascade_sim.foundation.errors import unknown_name
-    from cascade_sim.scenario.targets import AS_LOGGED, Target, logged_knobs, parse_target
+    from cascade_sim.scenario.targets import AS_LOGGED, Target, logged_parameters, parse_target
 
     section = scenario.off_policy
     if section is None:
@@ -103,7 +103,7 @@ def named_targets(scenario: Scenario, file: Path, names: Sequence[str]) -> list[
     if section.slates is not None:
         targets.insert(0, Target(f"pages {AS_LOGGED}", is_pages=True))
     if section.randomise is not None:
-        targets.insert(0, logged_knobs(section.jitter))
+        targets.insert(0, logged_parameters(section.jitter))
     known = [target.name for target in targets]
     for name in names:
         if name not in known:

@@ -33,7 +33,7 @@ Exit code  0  done
 )  # fmt: skip
 @click.option(
     "--jitter", type=click.Choice(["drop", "keep"]), default=None,
-    help="drop: a launch, the knobs fixed at their values. keep: the log's own noise around the value.  "
+    help="drop: a launch, the parameters fixed at their values. keep: the log's own noise around the value.  "
     "[default: as the scenario says, drop if it does not]",
 )  # fmt: skip
 @click.option("--estimator", multiple=True, metavar="NAME", help="May be repeated.  [default: all]")
@@ -44,10 +44,10 @@ Exit code  0  done
 def command(run: Path, changes: tuple[str, ...], **options: Any) -> int:
     """What another policy would have earned, from randomised logs alone.
 
-    Keys: auction.reserve_cpc, auction.squashing (where the knobs were randomised); slates.temperature,
-    ranking.model (where pages were). Knobs are asked about as a launch: fixed at their values, the lift being
-    over today's values, fixed as well, as in whatif. Estimates see logs and the platform's own models; the
-    truth is served by the simulator afterwards, on the same requests, and marked as such.
+    Keys: auction.reserve_cpc, auction.squashing (where the parameters were randomised); slates.temperature,
+    ranking.model (where pages were). Parameters are asked about as a launch: fixed at their values, the lift
+    being over today's values, fixed as well, as in whatif. Estimates see logs and the platform's own models;
+    the truth is served by the simulator afterwards, on the same requests, and marked as such.
     """
     from cascade_sim.api import off_policy
 

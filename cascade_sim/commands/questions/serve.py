@@ -1,4 +1,4 @@
-"""`cascade_sim serve`: a page on this machine where knobs are turned and the money is seen to move."""
+"""`cascade_sim serve`: a page on this machine where parameters are turned and the money is seen to move."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEEDS = ("starlette", "uvicorn")
 def command(
     runs: tuple[Path, ...], port: int, host: str, token: str | None, token_file: Path | None, trust: bool
 ) -> int:
-    """Open finished runs and imported markets on a page: turn a knob, see the money move.
+    """Open finished runs and imported markets on a page: change a parameter, see the money move.
 
     Answers come from 2,048 requests at once and are refined to all. Nothing is written, and nothing leaves
     this machine. A run that cannot be opened is named on the page.

@@ -1,4 +1,4 @@
-"""`cascade_sim whatif`: a finished run's evaluation, served again with some knobs turned."""
+"""`cascade_sim whatif`: a finished run's evaluation, served again with some parameters changed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from cascade_sim.foundation.terminal import echo, joined
 EXIT_CODES = """\b
 Exit code  0  done
            1  done, but the untouched arm did not get what the run measured: something has changed since
-           2  a mistake in the command, or no such run, arm or knob"""
+           2  a mistake in the command, or no such run, arm or parameter"""
 
 
 @click.command(epilog=EXIT_CODES)
 @run_argument
 @click.option(
-    "--set", "changes", multiple=True, required=True, metavar="KNOB=VALUE",
-    help="Turn a knob, e.g. auction.reserve_cpc=0.2; may be repeated. One of them may list several values: "
+    "--set", "changes", multiple=True, required=True, metavar="PARAM=VALUE",
+    help="Change a parameter, e.g. auction.reserve_cpc=0.2; may be repeated. One of them may list several "
+         "values: "
     "auction.reserve_cpc=0.1,0.2,0.3.",
 )  # fmt: skip
-@arm_option("Arm whose knobs are turned.  [default: the baseline]")
+@arm_option("Arm whose parameters are turned.  [default: the baseline]")
 @click.option(
     "--requests", type=click.IntRange(1), metavar="N",
     help="Only the first so many, rounded up to whole blocks.  [default: all]",
@@ -43,7 +44,7 @@ def command(
 ) -> int:
     """What another setting would have brought, on the same requests with common random numbers.
 
-    Serves the run's evaluation again with some knobs turned (stage sizes, seats, bids, fusions, slots,
+    Serves the run's evaluation again with some parameters changed (stage sizes, seats, bids, fusions, slots,
     auction, bid rule); its trained models are used as they are, and advertisers do not react.
     """
     from cascade_sim.counterfactual.whatif import WhatIfStudy, answer_name, check_out, write_answer

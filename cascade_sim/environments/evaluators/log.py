@@ -110,7 +110,7 @@ class LogEvaluator:
     @staticmethod
     def _slots(block: Block, arm: Arm) -> np.ndarray:
         """Places of the pages.  [R]"""
-        slots = None if block.knobs is None else block.knobs.slots
+        slots = None if block.parameters is None else block.parameters.slots
         if slots is None:
             return np.full(len(block), float(arm.slots))
         return np.minimum(slots, arm.slots).astype(np.float64)

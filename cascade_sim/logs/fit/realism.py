@@ -276,10 +276,10 @@ def _read(path: Path) -> dict[str, Any]:
 def matching_whatifs(
     of_log: Iterable[Mapping[str, Any]], of_world: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The same knobs turned to the same values in both: the lifts side by side.
+    """The same parameters changed to the same values in both: the lifts side by side.
 
-    A row: {knob, value, metric, log: {value, low, high}, world: {…}, is_inside, overlaps}; `is_inside`: the
-    world's lift lies in the log's interval.
+    A row: {parameter, value, metric, log: {value, low, high}, world: {…}, is_inside, overlaps}; `is_inside`:
+    the world's lift lies in the log's interval.
     """
     known = {_settings(point): point for answer in of_log for point in answer.get("points", ())}
     rows, seen = [], set()

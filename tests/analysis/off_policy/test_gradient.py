@@ -6,15 +6,15 @@ import pytest
 from scipy import stats
 
 from cascade_sim.analysis.off_policy import ips
-from cascade_sim.analysis.off_policy.gradient import joint_sensitivity, knob_weights, sensitivity
+from cascade_sim.analysis.off_policy.gradient import joint_sensitivity, parameter_weights, sensitivity
 
 NODES, MASS = np.polynomial.hermite_e.hermegauss(80)
 MASS = MASS / MASS.sum()
 
 
-def response(knob):
+def response(parameter):
     """Revenue against a reserve: it rises, then drives bids away."""
-    return knob * np.exp(-knob)
+    return parameter * np.exp(-parameter)
 
 
 def smoothed(theta, sigma):
@@ -48,7 +48,7 @@ def test_slope_and_curvature_are_those_of_finite_differences(theta):
     assert found.curvature.value == pytest.approx(bend_by_differences(theta, sigma), abs=2e-3)
 
 
-def test_a_linear_knob_has_the_slope_of_its_polynomial():
+def test_a_linear_parameter_has_the_slope_of_its_polynomial():
     # E[(θ + σ z)²] = θ² + σ²: slope 2 θ, curvature 2
     z, sigma, theta = even_draws(200_000), 0.2, 1.5
     found = sensitivity((theta + sigma * z) ** 2, z, sigma, "linear", theta)
@@ -107,7 +107,7 @@ def test_a_constant_added_to_all_rewards_changes_no_slope():
     assert (more.value, more.low, more.high) == pytest.approx((once.value, once.low, once.high), rel=1e-9)
 
 
-def test_two_knobs_are_read_from_one_log():
+def test_two_parameters_are_read_from_one_log():
     rng = np.random.default_rng(3)
     z = rng.normal(size=(200_000, 2))
     sigma, at = (0.2, 0.1), (1.0, 0.5)
@@ -131,12 +131,12 @@ def test_draws_that_go_together_are_refused():
     assert "product of the draws" in found.mixed[0, 1].diagnostics.reason
 
 
-def test_a_knob_that_was_not_moved_is_refused():
+def test_a_parameter_that_was_not_moved_is_refused():
     rng = np.random.default_rng(5)
     for z, sigma in ((rng.normal(size=100), 0.0), (np.zeros(100), 0.3)):
         found = sensitivity(rng.random(100), z, sigma)
         assert found.low is found.per_unit.low is found.curvature.low is None
-        assert found.diagnostics.reason.startswith("exploration is missing: the knob was not moved")
+        assert found.diagnostics.reason.startswith("exploration is missing: the parameter was not moved")
     assert sensitivity(rng.random(100), rng.normal(size=100), 0.0).value is None
 
 
@@ -162,24 +162,24 @@ def test_too_few_requests_are_refused():
 
 
 @pytest.mark.parametrize(("shift", "wide"), [(0.1, None), (-0.25, None), (0.1, 0.2), (0.0, 0.35)])
-def test_knob_weights_are_ratios_of_densities(shift, wide):
+def test_parameter_weights_are_ratios_of_densities(shift, wide):
     z = np.linspace(-3, 3, 13)
     there = stats.norm.pdf(0.3 * z, shift, 0.3 if wide is None else wide)
-    assert knob_weights(z, 0.3, shift, wide) == pytest.approx(there / stats.norm.pdf(0.3 * z, 0, 0.3))
+    assert parameter_weights(z, 0.3, shift, wide) == pytest.approx(there / stats.norm.pdf(0.3 * z, 0, 0.3))
 
 
-def test_knob_weights_average_to_one_and_use_up_the_log_as_stated():
+def test_parameter_weights_average_to_one_and_use_up_the_log_as_stated():
     for shift in (0.1, 0.25, 0.45):
-        w = knob_weights(NODES, 0.3, shift)
+        w = parameter_weights(NODES, 0.3, shift)
         assert MASS @ w == pytest.approx(1, abs=1e-9)
         assert 1 / (MASS @ w**2) == pytest.approx(math.exp(-((shift / 0.3) ** 2)), rel=1e-6)
     assert math.exp(-(0.83**2)) == pytest.approx(0.5, abs=0.005)
     assert math.exp(-(1.5**2)) == pytest.approx(0.1, abs=0.01)
 
 
-def test_a_moved_knob_is_foretold_from_the_log():
+def test_a_moved_parameter_is_foretold_from_the_log():
     reward, z, _ = jittered(9, 20_000)
-    found = ips(reward, knob_weights(z, 0.3, math.log(1.8 / 1.5)))
+    found = ips(reward, parameter_weights(z, 0.3, math.log(1.8 / 1.5)))
     assert found.diagnostics.verdict != "refuse"
     assert found.low < smoothed(1.8, 0.3) < found.high
     assert found.high < smoothed(1.5, 0.3)
@@ -198,4 +198,4 @@ def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="with 1 sigmas, 2 scales and 2 values of at"):
         joint_sensitivity(fine, np.c_[fine, fine], (1,), ("log", "log"), (1, 1))
     with pytest.raises(ValueError, match="sigma must be finite and above 0"):
-        knob_weights(fine, 0, 1)
+        parameter_weights(fine, 0, 1)

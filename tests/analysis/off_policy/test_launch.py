@@ -1,4 +1,4 @@
-"""Launches from jittered logs: knobs whose response has a kink where today's value lies."""
+"""Launches from jittered logs: parameters whose response has a kink where today's value lies."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 
 from cascade_sim.analysis.off_policy import lift
 from cascade_sim.analysis.off_policy.coverage import expected_band
-from cascade_sim.analysis.off_policy.gradient import knob_weights
+from cascade_sim.analysis.off_policy.gradient import parameter_weights
 from cascade_sim.analysis.off_policy.launch import LADDER, JitteredParameter, launches
 
 SIGMA = 0.3
@@ -18,8 +18,8 @@ def response(z):
     return np.where(z < 0, 1 + 0.05 * z, 1 - 0.35 * z + 0.08 * z**2)
 
 
-def knobs(*at):
-    return [JitteredParameter(f"knob {i}", f"noise {i}", SIGMA, where) for i, where in enumerate(at)]
+def parameters(*at):
+    return [JitteredParameter(f"parameter {i}", f"noise {i}", SIGMA, where) for i, where in enumerate(at)]
 
 
 def jittered(seed, n, at=-0.5, model=1.2):
@@ -28,7 +28,7 @@ def jittered(seed, n, at=-0.5, model=1.2):
     z, worth = rng.normal(size=(n, 1)), rng.gamma(4.0, 0.25, n)
     reward = worth * (rng.random(n) < 0.4 * np.clip(response(z[:, 0]), 0, 2))
     rate = [0.4 * model * worth * response(place) for place in (z[:, 0], np.full(n, at), np.zeros(n))]
-    return reward, z, knobs(at), *rate
+    return reward, z, parameters(at), *rate
 
 
 def truth(at):
@@ -53,26 +53,26 @@ def test_where_the_gate_says_ok_the_launch_is_covered_and_the_moved_centre_is_no
     moved = []
     for seed in range(logs):
         reward, z, *_ = jittered(seed, n, at)
-        moved.append(lift("snips", reward, knob_weights(z[:, 0], SIGMA, at * SIGMA)))
+        moved.append(lift("snips", reward, parameter_weights(z[:, 0], SIGMA, at * SIGMA)))
     assert np.mean([answer.low <= gain <= answer.high for answer in moved]) < 0.6
 
 
 def test_a_straight_response_is_found_exactly_with_no_bias():
     z = np.linspace(-2.4, 2.4, 2001)[:, None]
     line, at = 2 + 0.3 * z[:, 0], np.full(2001, 2.15)
-    for answer in launches(line, z, knobs(0.5), 0.5 * line, 0.5 * at, np.ones(2001)).values():
+    for answer in launches(line, z, parameters(0.5), 0.5 * line, 0.5 * at, np.ones(2001)).values():
         assert (answer.value, answer.bias) == pytest.approx((2.15, 0), abs=1e-9)
         assert answer.lift.value == pytest.approx(0.075)
         assert answer.bandwidth == (LADDER[-1],)
 
 
-def test_two_knobs_are_fixed_together():
+def test_two_parameters_are_fixed_together():
     rng = np.random.default_rng(1)
     z = rng.normal(size=(20_000, 2))
     rate = lambda first, second: 1 + 0.2 * first - 0.1 * second - 0.1 * first * second  # noqa: E731
     reward = rate(*z.T) + rng.normal(size=20_000)
     flat = np.ones(20_000)
-    found = launches(reward, z, knobs(0.8, -0.5), rate(*z.T), rate(0.8, -0.5) * flat, flat)
+    found = launches(reward, z, parameters(0.8, -0.5), rate(*z.T), rate(0.8, -0.5) * flat, flat)
     for answer in found.values():
         assert answer.low < rate(0.8, -0.5) < answer.high and answer.today.low < 1 < answer.today.high
         assert len(answer.bandwidth) == 2
@@ -92,7 +92,7 @@ def test_the_model_s_own_bend_is_taken_off_and_bounds_what_is_left():
 
 def test_today_s_values_have_no_lift():
     reward, z, _, logged, _, here = jittered(3, 4000)
-    for answer in launches(reward, z, knobs(0.0), logged, here, here).values():
+    for answer in launches(reward, z, parameters(0.0), logged, here, here).values():
         assert (answer.lift.value, answer.lift.low, answer.lift.high) == (0, 0, 0)
         assert answer.value == answer.today.value
 
@@ -114,7 +114,7 @@ def test_a_launch_beyond_the_noise_is_refused_with_what_to_log(at):
         assert "exploration is missing" in reason and f"noise 0 = {2.6 * SIGMA / 2:.2g} or more" in reason
 
 
-def test_a_knob_that_was_not_moved_is_refused():
+def test_a_parameter_that_was_not_moved_is_refused():
     reward, z, where, *forecasts = jittered(6, 1000)
     for answer in launches(reward, np.zeros_like(z), where, *forecasts).values():
         assert answer.low is None and "was not moved; set noise 0" in answer.diagnostics.reason
@@ -131,7 +131,7 @@ def test_a_bend_that_the_model_does_not_know_is_found_by_the_log():
     z = rng.normal(size=(20_000, 1))
     reward = np.exp(-2 * z[:, 0] ** 2) + 0.1 * rng.normal(size=20_000)
     flat = np.full(20_000, 0.5)
-    for answer in launches(reward, z, knobs(0.2), flat, flat, flat).values():
+    for answer in launches(reward, z, parameters(0.2), flat, flat, flat).values():
         assert answer.bias == 0 and answer.low is None
         assert "contradicts the model" in answer.diagnostics.reason
 

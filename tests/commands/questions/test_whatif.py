@@ -109,7 +109,7 @@ def test_the_folder_s_name_says_what_was_asked(study):
 
 def test_no_two_questions_share_a_folder(study):
     asked = [
-        *(["pre_ranking.size=9"], ["retrieval.size=9"]),  # the same end of another knob
+        *(["pre_ranking.size=9"], ["retrieval.size=9"]),  # the same end of another parameter
         *(["reserve_cpc=0,1,2,3,5"], ["reserve_cpc=0,1,2,4,5"]),  # values that the name leaves out
         *(["fusions.a={pctr: 0.5}"], ["fusions.a={pctr- 0.5: 1}"]),  # signs that it cannot hold
         *(["slots=1", f"fusions.{'a' * 80}=1"], ["slots=1", f"fusions.{'a' * 81}=1"]),  # too long

@@ -10,7 +10,7 @@ from cascade_sim.scenario.overrides import parse_points, turn
 from cascade_sim.scenario.schema import resolved_arms
 
 # What is asked of the run, and of the log where it has another name for the same.
-KNOBS = [
+PARAMETERS = [
     ("auction.reserve_cpc=0.6",),
     ("auction.reserve_cpc=1.1",),
     ("auction.squashing=0.5",),
@@ -38,7 +38,7 @@ NAMES = {"cascade.pre_ranking.model=rank": "cascade.pre_ranking.model=logged"}
 
 
 def pages(sim, scenario, folder, words, n):
-    """The win sets and prices of an arm with knobs turned."""
+    """The win sets and prices of an arm with parameters changed."""
     baseline = scenario.report.baseline
     (point,) = parse_points(words, scenario, baseline)
     changed, spec = turn(scenario, resolved_arms(scenario)[baseline], point, folder)
@@ -61,12 +61,12 @@ def the_same(study, market, words):
     return all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
 
 
-@pytest.mark.parametrize("words", [*KNOBS, *STAGES], ids=" ".join)
+@pytest.mark.parametrize("words", [*PARAMETERS, *STAGES], ids=" ".join)
 def test_a_log_with_pre_ranking_answers_as_the_run_does(study, market, words):
     assert the_same(study, market, words)
 
 
-@pytest.mark.parametrize("words", [w for w in KNOBS if "squashing" not in w[0]], ids=" ".join)
+@pytest.mark.parametrize("words", [w for w in PARAMETERS if "squashing" not in w[0]], ids=" ".join)
 def test_a_log_of_bids_answers_for_the_auction_as_the_run_does(study, bids_market, words):
     """But for squashing, which in the run pre-ranking feels too: of a log of bids the sets stay as logged."""
     assert the_same(study, bids_market, words)

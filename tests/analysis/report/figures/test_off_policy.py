@@ -17,7 +17,7 @@ def drawn(of):
 def test_both_logs_all_targets_and_refusals_are_drawn_and_bytes_repeat():
     svg = drawn(metrics())
     for text in (
-        "Other knobs",
+        "Other parameters",
         "Other pages",
         "near",
         "far",

@@ -14,7 +14,7 @@ from cascade_sim.analysis.report.figures.whatif import (
 from cascade_sim.analysis.report.page import figures_of
 
 CURVE = answer((0.3, 0.9), (0.5, 1.05), (0.6, 1.0))
-RULES = answer(("gsp", 1.0), ("first", 1.1), knob="auction.pricing", today="gsp")
+RULES = answer(("gsp", 1.0), ("first", 1.1), parameter="auction.pricing", today="gsp")
 ONE = answer((0.5, 1.05))
 
 
@@ -22,11 +22,11 @@ def lines(axes):
     return [list(line.get_ydata()) for line in axes.lines]
 
 
-def test_a_curve_is_one_knob_with_several_numbers():
+def test_a_curve_is_one_parameter_with_several_numbers():
     assert is_curve(CURVE) and not is_curve(RULES) and not is_curve(ONE)
 
 
-def test_the_curve_shows_lifts_above_slots_filled_in_the_order_of_the_knob():
+def test_the_curve_shows_lifts_above_slots_filled_in_the_order_of_the_parameter():
     mixed = {**CURVE, "points": CURVE["points"][::-1]}
     figure = what_if_curves({"what_if": {"reserve": mixed, "one": ONE}})
     top, bottom = figure.axes

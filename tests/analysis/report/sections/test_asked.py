@@ -61,12 +61,12 @@ def test_several_questions_are_all_answered_at_the_top_the_first_as_headline():
     assert section.title == own["what_if"] and headings == [own["off_policy"], own["market"]]
 
 
-def test_the_headline_of_a_what_if_names_the_knob_its_value_and_the_lift_with_its_interval():
+def test_the_headline_of_a_what_if_names_the_parameter_its_value_and_the_lift_with_its_interval():
     text = what_if_headline(answer((0.3, 0.9), (0.6, 1.1)))
     assert plain(text) == "Reserve 0.6: +10.0 % [+9.0, +11.0] revenue per request."
 
 
-def test_a_what_if_that_brings_nothing_says_to_leave_the_knob_alone():
+def test_a_what_if_that_brings_nothing_says_to_leave_the_parameter_alone():
     text = what_if_headline(answer((0.3, 0.9), (0.6, 0.8)))
     assert "stays best" in text and "0.6" not in text and "0.3" not in text
 
@@ -195,12 +195,14 @@ def test_a_log_asked_about_pages_alone_leads_with_their_value():
 
 def test_a_question_without_a_lift_is_not_shown_as_refused():
     metrics = asking("off_policy")
-    knobs = [own for own in metrics["off_policy"]["targets"].values() if own["log"] == "knobs"]
-    for target in knobs:
+    parameters = [own for own in metrics["off_policy"]["targets"].values() if own["log"] == "parameters"]
+    for target in parameters:
         for row in target["rewards"]["revenue"]["estimators"].values():
             row["lift"] = {"value": None, "low": None, "high": None}
     section = asked_section(metrics)
     tiles = next(part for part in section.parts if part.shape == "tiles").tiles
-    refused = [own for own in knobs if own["rewards"]["revenue"]["estimators"]["ips"]["verdict"] == "refuse"]
-    assert len([tile for tile in tiles if tile.value == "refused"]) == len(refused) < len(knobs)
-    assert f"{len(refused)} of {len(knobs)} questions refused" in section.title
+    refused = [
+        own for own in parameters if own["rewards"]["revenue"]["estimators"]["ips"]["verdict"] == "refuse"
+    ]
+    assert len([tile for tile in tiles if tile.value == "refused"]) == len(refused) < len(parameters)
+    assert f"{len(refused)} of {len(parameters)} questions refused" in section.title

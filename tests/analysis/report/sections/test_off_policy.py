@@ -23,7 +23,7 @@ def test_a_study_without_randomised_logs_has_no_section():
 
 
 def test_each_target_stands_beside_its_truth_and_refusals_show_no_number():
-    table = targets_table(metrics()["off_policy"], "knobs", "revenue")
+    table = targets_table(metrics()["off_policy"], "parameters", "revenue")
     assert table.columns == ["truth", "ESS %", "IPS", "doubly robust", "direct method"]
     near, far = table.rows
     assert [cell.text for cell in near.cells] == ["0.2900", "90", "0.2910", "0.2930", "0.3300"]
@@ -33,7 +33,7 @@ def test_each_target_stands_beside_its_truth_and_refusals_show_no_number():
 
 def test_launches_stand_with_their_lifts_and_the_page_says_that_they_are_launches():
     part = make_launches()
-    table = targets_table(part, "knobs", "revenue")
+    table = targets_table(part, "parameters", "revenue")
     names = ["local linear", "local DR", "direct method"]
     assert table.columns == ["truth", "ESS %", *names, "lift %, truth", "lift %, local DR"]
     near, far = table.rows
@@ -74,13 +74,13 @@ def test_sorted_keys_of_a_file_do_not_change_the_order():
     mixed["targets"]["near"]["rewards"]["revenue"]["estimators"] = dict(
         sorted(mixed["targets"]["near"]["rewards"]["revenue"]["estimators"].items())
     )
-    table = targets_table(mixed, "knobs", "revenue")
+    table = targets_table(mixed, "parameters", "revenue")
     assert [row.label for row in table.rows] == ["near", "far"]
     assert table.columns[2:] == ["IPS", "doubly robust", "direct method"]
 
 
 def test_an_interval_that_misses_the_truth_is_toned():
-    near = targets_table(metrics()["off_policy"], "knobs", "revenue").rows[0]
+    near = targets_table(metrics()["off_policy"], "parameters", "revenue").rows[0]
     assert [cell.tone for cell in near.cells[2:]] == ["", "down", "down"]
 
 

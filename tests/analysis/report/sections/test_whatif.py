@@ -78,7 +78,10 @@ def test_several_values_have_a_row_each_below_today_s():
         (answer((0.3, 0.9), (0.4, 1.0), (0.5, 0.95)), ["plain", "0.4", "brings most"]),
         (answer((0.5, 0.99), (0.6, 0.9)), ["None", "auction.reserve_cpc", "more expected revenue", "0.4"]),
         (answer((0.5, 0.99), (0.6, 0.9)), ["the best of them", "0.5", "−1.0 %"]),
-        (answer(("gsp", 1.0), ("first", 1.1), knob="auction.pricing", today="gsp"), ["first", "brings most"]),
+        (
+            answer(("gsp", 1.0), ("first", 1.1), parameter="auction.pricing", today="gsp"),
+            ["first", "brings most"],
+        ),
     ],
 )
 def test_words_say_what_would_have_been_brought_and_how_sure_that_is(asked, parts):
