@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import is_reference
+from cascade_sim.analysis.metrics.catalogue import is_reference, steps_of
 from cascade_sim.analysis.report.comparisons import (
     candidates,
     contrast,
@@ -42,6 +42,21 @@ SIMPLER = {
     "pctr_only": ("Dropping the bid from pre-ranking", "bid × pCTR is worse than its pCTR"),
     "bid_only": ("Pre-ranking by the bid", "bid × pCTR is worse than its bid"),
     "random": ("Drawing the competitive set at random", "pre-ranking is worse than chance"),
+}
+# The same where pre-ranking has several steps, of which they replace the last.
+SIMPLER_IN_LAST_STEP = {
+    "pctr_only": (
+        "Dropping the bid from the last step of pre-ranking",
+        "bid × pCTR there is worse than its pCTR",
+    ),
+    "bid_only": (
+        "Going by the bid in the last step of pre-ranking",
+        "bid × pCTR there is worse than its bid",
+    ),
+    "random": (
+        "Drawing the competitive set at random from what the last step of pre-ranking receives",
+        "last step is worse than chance",
+    ),
 }
 
 
@@ -231,8 +246,9 @@ def ceiling(metrics: Mapping[str, Any], best: str) -> list[str]:
     top, own = revenue_lift(metrics, "ranker"), revenue_lift(metrics, best)
     if not top.is_above_zero or top.value is None or own.value is None or own.value > top.value:
         return []
+    seat = "last step of pre-ranking" if steps_of(metrics) else "pre-ranking stage"
     return [
-        f"The ranker itself in the pre-ranking stage, usually too slow to serve there, would bring "
+        f"The ranker itself in the {seat}, usually too slow to serve there, would bring "
         f"{percent_text(top)}: {best} gets {number_text(100 * own.value / top.value, 0)}{NBSP}% of that."
     ]
 
@@ -240,7 +256,8 @@ def ceiling(metrics: Mapping[str, Any], best: str) -> list[str]:
 def simpler_changes(metrics: Mapping[str, Any], best: str | None) -> list[str]:
     """Reference arms that earn clearly more than the baseline or than the arm to ship."""
     sentences = []
-    for arm, (change, moral) in SIMPLER.items():
+    simpler = SIMPLER_IN_LAST_STEP if steps_of(metrics) else SIMPLER
+    for arm, (change, moral) in simpler.items():
         lift = revenue_lift(metrics, arm)
         against = contrast(metrics, best, arm) if best else Estimate()
         if not lift.is_above_zero and not against.is_below_zero:

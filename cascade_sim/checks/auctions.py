@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from cascade_sim.auction import PRICINGS, run_auction, to_micros
 from cascade_sim.auction.pricing import RULES
 from cascade_sim.auction.reference import charge_micros, reference_auction, squashed
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.foundation.workers import Job, run_jobs
 
@@ -97,7 +98,11 @@ class Comparison:
 
 
 def check_auctions(n: int, seed: int, workers: int, progress: Progress) -> Comparison:
-    """Compare n random auctions; one process per worker, in this process for one."""
+    """Compare n random auctions; one process per worker, in this process for one.
+
+    UserError if the reference lacks a pricing rule, also where too few auctions are asked for to draw it.
+    """
+    _require_reference()
     comparison = Comparison()
     starts = range(0, n, CHUNK)
     with progress.stage("auctions", n, "auctions") as bar:
@@ -110,6 +115,22 @@ def check_auctions(n: int, seed: int, workers: int, progress: Progress) -> Compa
         for part in run_jobs(jobs, workers, on_done=lambda name: bar.advance(sizes[name])).values():
             comparison.add(part)
     return comparison
+
+
+def _require_reference() -> None:
+    """UserError if the reference does not know every rule, with its parameters."""
+    for name, rule in RULES.items():
+        parameters = dict.fromkeys(rule.parameters, 1.0)
+        try:
+            reference_auction(
+                [2.0, 1.0], [0.5, 0.5], slots=1, pricing=name, reserve_cpc=0.0, score_floor=0.0,
+                effects=[1.0], ids=[0, 1], **parameters,
+            )  # fmt: skip
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"pricing {name} cannot be compared: {error}. "
+                "Define it in cascade_sim/auction/reference.py as well"
+            ) from error
 
 
 def _chunk(

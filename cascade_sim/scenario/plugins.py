@@ -35,6 +35,7 @@ from cascade_sim.scenario.user_code.process_settings import preserve_global_stat
 from cascade_sim.scenario.user_code.signatures import Fault, faults_in, signature_in, signature_of
 from cascade_sim.scenario.yaml import KeyPath
 from cascade_sim.storage import own_code
+from cascade_sim.storage.checksums import MANIFEST
 from cascade_sim.storage.code_version import class_file, class_source, code_digest
 from cascade_sim.storage.files import read_file
 from cascade_sim.version import PACKAGE, folder_of
@@ -341,7 +342,7 @@ def written_faults(reference: Reference, folder: Path) -> Iterator[Fault]:
     if kind in kinds.keys:
         for option in reference.options:
             hint = did_you_mean(option, kinds.keys[kind])
-            yield option, f"{kind} takes no options; write {' and '.join(kinds.keys[kind])} beside kind{hint}"
+            yield option, f"{kind} takes no options; write {', '.join(kinds.keys[kind])} beside kind{hint}"
         return
     if kind in kinds.built_in and not reference.options:
         return  # nothing to import it for
@@ -549,11 +550,11 @@ def check_reference(kind: str, folder: Path, kinds: Kinds = MODEL_KINDS, *, synt
         return _module_fault(where, name, kinds.forms, syntax)
     path = find_file(kind, folder)
     if path is None:
+        hint = f"; expected {kinds.forms}"
+        if (folder / MANIFEST).is_file():  # of a run: the path held where it was started
+            hint = "; ask from the folder where the run was started, or put the file into the working folder"
         near = did_you_mean(Path(where).name, _python_files(where, folder))
-        return (
-            f"no file '{where}' in the working folder or beside the scenario"
-            f"{near or '; expected ' + kinds.forms}"
-        )
+        return f"no file '{where}' in the working folder or beside the scenario{near or hint}"
     return _class_fault(path, where, name, syntax)
 
 

@@ -1,6 +1,7 @@
 """The sections of a scenario and the range of every key; scenario_checks compares keys with each other."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -488,9 +489,9 @@ class Route(Section):
 
     @property
     def spelled_out(self) -> dict[str, Any]:
-        """All of its keys that mean something, the defaults among them, as an override writes them."""
+        """A copy of all keys that mean something, the defaults among them, as an override writes them."""
         fields = ("kind", "size", *(SIMILARITY_KEYS if self.kind == SIMILARITY else ("options",)))
-        return {key: getattr(self, key) for key in fields if getattr(self, key) is not None}
+        return {key: deepcopy(getattr(self, key)) for key in fields if getattr(self, key) is not None}
 
 
 class Retrieval(Route):

@@ -11,7 +11,9 @@ from cascade_sim.auction.pricing import RULES
 from cascade_sim.checks import auctions as checker
 from cascade_sim.checks.auctions import BLOCK, TOLERANCE, Answer, check_auctions, check_block, compare
 from cascade_sim.cli import main
+from cascade_sim.commands.checks.check_auctions import comparison_text
 from cascade_sim.foundation.progress import Progress
+from cascade_sim.protocols import Pricing
 from places import ROOT
 
 
@@ -137,6 +139,21 @@ def test_the_command_ends_with_the_count(capsys):
     assert main(["check-auctions", "--auctions", "1200", "--workers", "1", "--quiet"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert re.fullmatch(r"1,200 auctions \([\d,]+ bids\), 0 differences, \d+ s", last)
+
+
+def test_rules_that_were_not_drawn_are_named(verdict, capsys):
+    assert main(["check-auctions", "--auctions", "10", "--workers", "1", "--quiet"]) == 0
+    (told,) = re.findall(r"^not among them: (.*); a rule is drawn", capsys.readouterr().out, re.MULTILINE)
+    assert len(told.split(", ")) == len(RULES) - 1
+    assert "not among them" not in comparison_text(verdict, seconds=1.0)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"share": "of the way to the bid"}])
+def test_a_rule_that_the_reference_lacks_is_named_before_any_auction(capsys, monkeypatch, parameters):
+    monkeypatch.setitem(RULES, "halfway", Pricing(lambda slot, *_: slot.bid / 2, parameters=parameters))
+    assert main(["check-auctions", "--auctions", "10", "--workers", "1", "--quiet"]) == 2
+    told = capsys.readouterr().err
+    assert "pricing halfway cannot be compared" in told and "cascade_sim/auction/reference.py" in told
 
 
 def test_the_command_prints_what_differs_in_full(capsys, monkeypatch):

@@ -74,6 +74,8 @@ def yaml_text(data: Any) -> str:
 
 
 def merged(below: Any, above: Any) -> Any:
+    if isinstance(above, Mapping) and "routes" in above:
+        return above  # they stand in place of the other keys of retrieval
     if isinstance(below, Mapping) and isinstance(above, Mapping):
         return {**below, **{key: merged(below.get(key), value) for key, value in above.items()}}
     return above

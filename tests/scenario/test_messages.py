@@ -2,6 +2,7 @@
 
 import pytest
 
+from cascade_sim.auction import PRICINGS
 from cascade_sim.scenario.messages import expected, known_keys, path_text, schema_at, unknown_key, value_words
 
 
@@ -14,7 +15,7 @@ from cascade_sim.scenario.messages import expected, known_keys, path_text, schem
         (("world", "bids", "tier_share"), "a number from 0 to 1"),
         (("bidding", "range"), "a number from 0 to below 1"),
         (("arms", "any", "bidding", "range"), "a number from 0 to below 1"),
-        (("auction", "pricing"), "one of gsp, vcg, first, soft_floor"),
+        (("auction", "pricing"), f"one of {', '.join(PRICINGS)}"),
         (("world", "groups", "any", "dims"), "an integer from 1 to 1,024"),
         (("world", "slot_effects"), "a list of numbers above 0 up to 1"),
         (("world", "slot_effects", 3), "a number above 0 up to 1"),

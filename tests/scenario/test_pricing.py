@@ -73,7 +73,7 @@ def test_a_scenario_without_the_parameter_keeps_its_hash(loaded):
         ),
         (
             PLAIN + "auction: {pricing: softfloor}\narms: {now: {}}\n",
-            r"one of gsp, vcg, first, soft_floor, found the text 'softfloor'; did you mean 'soft_floor'",
+            r"one of gsp, vcg, first, soft_floor.*, found the text 'softfloor'; did you mean 'soft_floor'",
         ),
     ],
 )

@@ -116,6 +116,13 @@ def test_its_code_is_run_again_only_for_who_trusts_it(run, capsys):
     assert main(["trace", str(run), "--request", "3"]) == 0  # the baseline has none
 
 
+def test_from_a_folder_without_its_file_a_run_says_where_to_ask(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["trace", str(run), "--request", "0", "--trust"]) == 2
+    told = capsys.readouterr().err
+    assert "no file 'popular.py'" in told and "ask from the folder where the run was started" in told
+
+
 def test_a_trace_says_which_routes_brought_an_ad(run, capsys):
     words = ["trace", str(run), "--request", "3", "--arm", "merged", "--trust", "--json"]
     assert main(words) == 0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EXIT_CODES = """\b
 Exit code  0  no auction differs
            1  some differ; the first are printed in full
-           2  a mistake in the command"""
+           2  a mistake in the command, or a pricing rule that the reference lacks"""
 
 
 @click.command(epilog=EXIT_CODES)
@@ -45,10 +45,16 @@ def command(auctions: int, seed: int, workers: int, quiet: bool) -> int:
 
 
 def comparison_text(comparison: Comparison, seconds: float) -> str:
-    """What was seen, how often, and the verdict on it."""
+    """What was seen, how often, which rules were not, and the verdict on it."""
+    from cascade_sim.auction.pricing import PRICINGS
+    from cascade_sim.checks.auctions import BLOCK
+
     seen = ", ".join(f"{name} {n:,}" for name, n in comparison.seen.items() if n)
+    unseen = ", ".join(name for name in PRICINGS if not comparison.seen[name])
+    more = f"not among them: {unseen}; a rule is drawn for {BLOCK} auctions at a time, so ask for more\n"
     return (
         f"among them: {seen}\n"
+        f"{more if unseen else ''}"
         f"{comparison.by_last_bit:,} of {comparison.charges:,} charges a micro-unit apart, "
         "where the exact price is half a micro-unit but for the last bits of a double\n"
         f"{comparison.auctions:,} auctions ({comparison.bids:,} bids), "

@@ -22,7 +22,7 @@ Exit code  0  every check is ok; notes are allowed
     "--scenario",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Whose feature groups it sees.  [default: four]",
+    help="Scenario whose feature groups it sees.  [default: G1 to G4]",
 )
 @class_option
 @json_option("Print JSON, once all checks are through.")

@@ -144,6 +144,16 @@ def test_a_reference_arm_that_beats_the_arm_to_ship_is_in_the_headline():
     assert says(words(decision), "own", "−4.0 % [−5.0, −3.0]", "against it")
 
 
+def test_with_several_steps_reference_arms_are_told_of_the_last_one():
+    lifts = {arm: (0.06, 0.01) for arm in ("ranker", "random", "pctr_only", "bid_only")}
+    metrics = study(own=(0.05, 0.01), **lifts)
+    metrics["culprit"] = [{"stage": "coarse"}, {"stage": "pre_ranking"}, {"stage": "all"}]
+    decision = decide(metrics)
+    told = [*decision.reasons, *decision.findings]
+    spoken = [text for text in told if "pre-ranking" in text]
+    assert len(spoken) == 4 and all("last step of pre-ranking" in text for text in spoken)
+
+
 def test_reference_arms_that_do_not_pay_are_not_spoken_of():
     assert decide(study(own=(0.05, 0.01), pctr_only=(0.0, 0.01), random=(-0.5, 0.01))).findings == []
     assert decide(make_metrics()).findings == []
