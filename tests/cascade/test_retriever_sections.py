@@ -165,9 +165,9 @@ def test_values_of_an_option_leave_the_arm_and_each_other_as_they_are(folder):
     own = "{kind: 'popular.py:Popular', size: 60, options: {taste: 0.5}}"
     route = f"{{routes: {{near: {{size: 40}}, popular: {own}}}}}"
     scenario = tiny_scenario(f"arms.own={{retrieval: {own}}}", f"arms.routed={{retrieval: {route}}}")
-    for arm, knob in (("own", "retrieval"), ("routed", "retrieval.routes.popular")):
+    for arm, parameter in (("own", "retrieval"), ("routed", "retrieval.routes.popular")):
         spec = resolved_arms(scenario)[arm]
-        points = parse_points([f"{knob}.options.taste=0.1,0.9"], scenario, arm)
+        points = parse_points([f"{parameter}.options.taste=0.1,0.9"], scenario, arm)
         turned = [turn(scenario, spec, point, folder)[1] for point in points]
         options = [list(each.retrieval.parts.values())[-1].options for each in (spec, *turned)]
         assert options == [{"taste": 0.5}, {"taste": 0.1}, {"taste": 0.9}]
