@@ -166,7 +166,7 @@ def test_the_exact_answer_is_marked_and_the_command_is_shown(visit, folder):
 def test_an_exact_answer_says_that_it_holds_the_arm_against_itself(visit):
     page = visit("?set=auction.reserve_cpc=0.6&against=ltr")
     assert "compared with arm ltr" in page.locator("#question").inner_text()
-    assert "against the arm as it is" in page.locator("#same-words").inner_text()
+    assert "compared with the arm as it is" in page.locator("#same-words").inner_text()
     page.locator("#tab-funnel").click()
     assert "ltr" in page.locator("#view-funnel [aria-label='Ads by stage'] thead").inner_text()
     page.locator("#exact").click()
