@@ -1,0 +1,62 @@
+"""One concept, one word: words that the field does not use stay out of the project's texts and names."""
+
+import re
+
+import pytest
+
+from places import ROOT
+
+FOLDERS = ("agents", "analysis", "cascade_sim", "models", "docs", "scenarios", "tests")
+ENDINGS = (".py", ".md", ".yaml", ".html", ".js", ".css")
+
+# What is not written, and what is in its place.
+BANNED = {
+    r"\bknobs?\b": "parameter",
+    r"\bnot told apart\b": "not significantly different",
+    r"\b(with|under) the same luck\b": "with common random numbers",
+    r"\bheld against\b": "compared with",
+    r"\bcould be chance\b|\bmay as well be none\b": "not significant",
+    r"\bbeyond chance\b|\bby more than chance\b": "significantly",
+    r"\bfalse alarms?\b": "false positive",
+    r"\bdrawn worlds?\b": "synthetic world",
+    r"\bhidden truth\b|\ball-knowing\b": "ground truth, oracle",
+    r"\bendless money\b": "unlimited budgets",
+    r"\ba whole number\b": "an integer",
+    r"\bROOMS\b|\bheed\b": "COMMAND_GROUPS, check_interrupt",
+    r"\bYardstick\b|\bCrowd\b|\bOnALine\b|\bLoggedStore\b": (
+        "ReferenceSets, BidderPopulation, LinearlyCalibrated, LogStore"
+    ),
+    r"\bsmallest_seen\b|\bworth_of_pairing\b": "minimum_detectable_effect, variance_reduction",
+    r"\b(MOST|LARGEST|LEAST|FEWEST)_[A-Z]": "MAX_, MIN_",
+}
+ALLOWED = {"tests/house/test_words.py": "names the words"}
+
+
+def offenders(text: str) -> list[str]:
+    """Line and word of each banned word, with what is in its place."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        for word, instead in BANNED.items():
+            if match := re.search(word, line):
+                found.append(f"{number}: {match[0]!r} -> {instead}")
+    return found
+
+
+def texts() -> list[str]:
+    """Files that are read, by their paths from the root."""
+    paths = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")))
+    inside = (path.relative_to(ROOT) for path in paths if path.suffix in ENDINGS)
+    return ["README.md", "CONTRIBUTING.md", *(str(path) for path in inside if "made" not in path.parts)]
+
+
+def test_texts_and_names_use_the_words_of_the_field():
+    found = {name: offenders((ROOT / name).read_text(encoding="utf-8")) for name in texts()}
+    assert {name: bad for name, bad in found.items() if bad and name not in ALLOWED} == {}
+    assert all(found[name] for name in ALLOWED)  # no exception outlives its reason
+
+
+@pytest.mark.parametrize(
+    "planted", ["turn the knob", "ltr is not told apart from it", "MOST_ROWS = 4", "with the same luck"]
+)
+def test_a_word_that_is_planted_is_found(planted):
+    assert offenders(f"a line before\n{planted}\n") and not offenders("set the parameter\n")
