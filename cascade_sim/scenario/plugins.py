@@ -37,7 +37,7 @@ from cascade_sim.scenario.yaml import KeyPath
 from cascade_sim.storage import own_code
 from cascade_sim.storage.checksums import MANIFEST
 from cascade_sim.storage.code_version import class_file, class_source, code_digest
-from cascade_sim.storage.files import read_file
+from cascade_sim.storage.files import below, read_file
 from cascade_sim.version import PACKAGE, folder_of
 
 MODEL_KEYS = ("hidden", "dims")  # of a model's section, that are keywords of the built-in nets
@@ -551,7 +551,7 @@ def check_reference(kind: str, folder: Path, kinds: Kinds = MODEL_KINDS, *, synt
     path = find_file(kind, folder)
     if path is None:
         hint = f"; expected {kinds.forms}"
-        if (folder / MANIFEST).is_file():  # of a run: the path held where it was started
+        if below(folder, MANIFEST).is_file():  # of a run: the path held where it was started
             hint = "; ask from the folder where the run was started, or put the file into the working folder"
         near = did_you_mean(Path(where).name, _python_files(where, folder))
         return f"no file '{where}' in the working folder or beside the scenario{near or hint}"

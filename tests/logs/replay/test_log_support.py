@@ -90,7 +90,7 @@ def test_a_log_of_winners_gives_its_bounds_with_the_refusal(tmp_path):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ("world.users=10", "has no meaning beside logged"),
+        ("world.users=10", "has no meaning with logged"),
         ("models={mine: {}}", "no features to learn from"),
         ("phases.evaluate=10000", "more than the 500 requests of the log"),
         ("world.logged.market=nowhere", "no imported market in 'nowhere'"),
