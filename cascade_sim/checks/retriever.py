@@ -64,6 +64,18 @@ def check_retriever(
 
     Raises:
         UserError: the kind or the file is not found.
+
+    >>> import numpy as np
+    >>> from cascade_sim.cascade.retrievers.custom import best_ads
+    >>> class Popular:
+    ...     def __init__(self, visible):
+    ...         self.value = visible.popularity.astype(np.float32)
+    ...     def score(self, requests, ids):
+    ...         return self.value[ids]
+    ...     def retrieve(self, requests, size, available):
+    ...         return best_ads(np.tile(self.value, (len(requests), 1)), size, available)
+    >>> check_retriever(Popular).ok
+    True
     """
     if isinstance(retriever, str):
         require_reference(retriever, home, RETRIEVER_KINDS)

@@ -106,7 +106,7 @@ def test_every_block_does_what_the_page_says(page, workplace, pytester, monkeypa
 EXAMPLES = (
     *("load_scenario", "run", "open_run", "sweep", "whatif", "compare", "trace", "landscape", "off_policy"),
     *("baseline", "check", "export_logs", "import_logs", "audit_logs", "fit_world", "realism"),
-    *("check_model", "check_bidder", "run_auction"),
+    *("check_model", "check_retriever", "check_bidder", "run_auction"),
 )
 
 

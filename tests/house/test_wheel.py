@@ -49,7 +49,7 @@ def test_revenue(auction_revenue):
 """
 NO_PAGE = """
 import sys
-import cascade_sim.study
+import cascade_sim.study.run
 from cascade_sim.cli import main
 
 cascade_sim.study.run.write_report = lambda *_: None
@@ -57,7 +57,7 @@ sys.exit(main(["run", "tiny.yaml", "--quiet", "--workers", "1"]))
 """
 PYTHON = """
 import agents, analysis, models, pathlib
-import cascade_sim, cascade_sim.agents.users, cascade_sim.models.training, cascade_sim.study
+import cascade_sim, cascade_sim.agents.users, cascade_sim.models.training, cascade_sim.study.run
 from cascade_sim import baseline, load_scenario, open_run, run
 
 here = pathlib.Path.cwd()

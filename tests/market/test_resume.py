@@ -100,7 +100,7 @@ def drilled(*values):
     ("module", "name", "n"),
     [
         drilled("study.prepare", "impression_columns", 1),  # while the log is written
-        drilled("training.recipes", "train", 2),
+        drilled("training.fit", "train", 2),
         drilled("study.evaluate", "TableWriter", 2),
         drilled("market.study", "market_columns", 1),  # before the first checkpoint
         ("market.study", "market_columns", 21),  # after several
