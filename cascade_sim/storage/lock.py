@@ -364,9 +364,12 @@ def _written_owner(handle: int) -> dict[str, Any]:
 
 
 def _write_owner(handle: int, owner: dict[str, Any]) -> None:
+    """Write the owner into the file; OSError where it does not fit, also when a part of it did."""
     text = json.dumps(owner).encode()
-    os.pwrite(handle, text, 0)
-    os.ftruncate(handle, len(text))  # after: whoever looks never finds it empty
+    written = 0
+    while written < len(text):  # on a full disk a part goes through, and only the next call says why
+        written += os.pwrite(handle, text[written:], written)
+    os.ftruncate(handle, len(text))  # after: a reader never finds it empty
 
 
 def _check_lock(path: Path, handle: int) -> None:

@@ -29,6 +29,7 @@ _KEY = "key"  # of a stored model's meta
 MAX_WEIGHTS = 1 << 34  # bytes
 MAX_HEAD = 100_000_000  # bytes of a file that name its tensors; the format allows no more
 _LENGTH = 8  # bytes in which the format says how long they are
+_CHECKSUM = "checksum"
 _METADATA = "cascade_sim"  # one entry only: safetensors writes several in changing order
 
 
@@ -150,7 +151,8 @@ def _safetensors(module: "torch.nn.Module", meta: Mapping[str, Any]) -> bytes:
             raise UserError(f"{type(module).__name__}: state {name!r} is not a tensor and cannot be stored")
         # A copy of each: tied weights share memory, which the format refuses.
         tensors[name] = value.detach().to("cpu", copy=True).contiguous()
-    note = {"meta": dict(meta), "digest": _digest(tensors)}
+    note: dict[str, Any] = {"meta": dict(meta), "digest": _digest(tensors)}
+    note[_CHECKSUM] = _checksum(note)
     return save(tensors, {_METADATA: json.dumps(note, sort_keys=True, allow_nan=False)})
 
 
@@ -186,7 +188,14 @@ def _note_of(data: bytes) -> dict[str, Any]:
     note = parse_json(str((metadata if isinstance(metadata, dict) else {}).get(_METADATA, "{}")))
     if not isinstance(note, dict):
         raise ValueError("its note is no object")
+    if note.pop(_CHECKSUM, None) != _checksum(note):
+        raise ValueError("its note does not match its checksum")
     return note
+
+
+def _checksum(note: Mapping[str, Any]) -> str:
+    """The digest of a note: what was noted with the weights ends in a run's results, as the weights do."""
+    return hashlib.blake2b(json.dumps(note, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _check_fit(tensors: "Mapping[str, torch.Tensor]", module: "torch.nn.Module") -> None:

@@ -220,3 +220,22 @@ def test_a_lock_that_is_taken_over_is_never_seen_empty(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "ftruncate", look_first)
     Lock.take(tmp_path).release()
     assert [size > 0 for size, _ in seen] == [True]
+
+
+def test_a_lock_that_does_not_fit_on_the_disk_is_refused_and_not_half_another_s(tmp_path, monkeypatch):
+    """A short write over an earlier owner's text would read as that owner's attempt number."""
+    lock_file(tmp_path, attempt=4)
+    write = os.pwrite
+
+    def short(handle, data, at):
+        if at >= 49:
+            raise OSError(errno.EFBIG, "File too large")
+        return write(handle, data[: 49 - at], at)
+
+    monkeypatch.setattr(os, "pwrite", short)
+    with pytest.raises((OSError, UserError), match="File too large"):
+        Lock.take(tmp_path)
+    monkeypatch.undo()
+    taken = Lock.take(tmp_path)
+    assert taken.is_held
+    taken.release()

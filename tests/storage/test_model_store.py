@@ -169,7 +169,23 @@ def test_a_file_of_another_program_is_not_loaded(store):
 
     store.folder.mkdir()
     save_file(weights(towers(1)), store.folder / f"{KEY}.safetensors")
-    with pytest.warns(UserWarning, match="do not match their digest"):
+    with pytest.warns(UserWarning, match="does not match its checksum"):
+        assert not store.load(KEY, towers(2))
+
+
+def test_any_changed_byte_of_what_was_noted_is_noticed(store):
+    """A note is copied into a run's results, so a changed digit in it would change them silently."""
+    store.save(KEY, towers(1), {"line": {"loss": [0.6931, 0.25]}})
+    path = store.folder / f"{KEY}.safetensors"
+    whole = path.read_bytes()
+    head = 8 + int.from_bytes(whole[:8], "little")
+    noted = store.note(KEY)
+    for at in range(8, head):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert store.note(KEY) in ({}, noted)
+    path.write_bytes(whole.replace(b"0.6931", b"0.6937"))
+    assert store.note(KEY) == {}
+    with pytest.warns(UserWarning, match="checksum"):
         assert not store.load(KEY, towers(2))
 
 

@@ -47,8 +47,9 @@ def injected(prepared: Prepared, place: Path, luck: Random) -> Outcome:
     over = f" over {before}" if before else ""
     full_disk = " and ".join(folder.name for folder in where)
     what = f"run {name}{over}, {full_disk} full {'from' if lasts else 'at'} step {at}"
+    earlier = left_behind(place)
     answer = run(prepared.words(name, out, *more), place, cache=cache, first=steps.plant)
-    return _judged(prepared, place, name, before, what, answer, lambda: None, luck)
+    return _judged(prepared, place, name, before, what, answer, lambda: None, luck, earlier=earlier)
 
 
 def limited(prepared: Prepared, place: Path, luck: Random) -> Outcome:
@@ -61,8 +62,9 @@ def limited(prepared: Prepared, place: Path, luck: Random) -> Outcome:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
     what = f"run {name}{' over ' + before if before else ''}, files of at most {most} bytes"
+    earlier = left_behind(place)
     answer = run(prepared.words(name, out, *more), place, cache=place / "cache", first=limit)
-    return _judged(prepared, place, name, before, what, answer, lambda: None, luck)
+    return _judged(prepared, place, name, before, what, answer, lambda: None, luck, earlier=earlier)
 
 
 def mounted(prepared: Prepared, place: Path, luck: Random) -> Outcome:
@@ -119,8 +121,12 @@ def _judged(
     make_room: Callable[[], None],
     luck: Random,
     logs: Path | None = None,
+    earlier: Sequence[str] = (),
 ) -> Outcome:
-    """What was said, what is left, and whether the run goes on when there is room again."""
+    """What was said, what is left, and whether the run goes on when there is room again.
+
+    Files `earlier` left by a killed run may stay: one that gets no lock must not clear another's folder.
+    """
     out, cache = place / "out", place / "cache"
     if answer.is_crash:
         return Outcome(CRASH, what, answer.last_words)
@@ -132,7 +138,7 @@ def _judged(
         )
     if not (answer.is_refusal and answer.names(*REASONS) and answer.names(str(place))):
         return Outcome(WRONG, what, f"exit code {answer.code}; {answer.last_words}")
-    left = [entry for entry in left_behind(place) if entry.endswith(".tmp")]
+    left = [entry for entry in left_behind(place) if entry.endswith(".tmp") and entry not in earlier]
     if left:
         return Outcome(WRONG, what, f"left behind: {', '.join(left)}")
     if before in ("plain", "market") and not _is_kept(out, prepared.whole[before]):
