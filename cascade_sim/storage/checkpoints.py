@@ -25,7 +25,7 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
     data = buffer.getvalue()
     folder_inside(path.parent.parent, path.parent.name)
     # Before the archive, which is found from its end: it can still be opened by other programs.
-    write_file(path, HEAD + checksums.digest(data).encode() + b"\n" + data)
+    write_file(path, HEAD + _digest(path, data) + b"\n" + data)
 
 
 def load_state(path: Path) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def load_state(path: Path) -> dict[str, Any]:
         start = len(HEAD) + DIGITS + 1
         if not data.startswith(HEAD):
             raise ValueError("it does not begin as one")
-        if data[len(HEAD) : start] != checksums.digest(data[start:]).encode() + b"\n":
+        if data[len(HEAD) : start] != _digest(path, data[start:]) + b"\n":
             raise ValueError("its content does not match its digest")
         with np.load(io.BytesIO(data[start:])) as file:
             return nested({name: file[name] for name in file.files})
@@ -45,10 +45,15 @@ def load_state(path: Path) -> dict[str, Any]:
         ) from error
 
 
+def _digest(path: Path, data: bytes) -> bytes:
+    """Of the content and the name of the file: the state of another arm is not this one's."""
+    return checksums.digest(path.name.encode() + b"\n" + data).encode()
+
+
 def save_figures(path: Path, figures: Mapping[str, Any]) -> None:
     """Write the figures of a part of a run that is done, as JSON with their digest."""
     folder_inside(path.parent.parent, path.parent.name)
-    write_file(path, checksums.wrapped(figures))
+    write_file(path, checksums.wrapped(figures, path.name))
 
 
 def load_figures(path: Path) -> dict[str, Any]:

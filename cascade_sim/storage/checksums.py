@@ -108,17 +108,19 @@ def require_file(folder: Path, name: str) -> None:
     check_file(folder, name, seals)
 
 
-def wrapped(content: Any) -> bytes:
-    """JSON with a digest of its content beside it."""
-    return json.dumps({"digest": _content_digest(content), "content": content}, allow_nan=False).encode()
+def wrapped(content: Any, name: str) -> bytes:
+    """JSON with a digest of its content and of the name of its file: another step's is not this one's."""
+    return json.dumps(
+        {"digest": _content_digest([name, content]), "content": content}, allow_nan=False
+    ).encode()
 
 
 def unwrapped(path: Path) -> Any:
-    """What `wrapped` was given; ValueError if the file is not whole."""
+    """What `wrapped` was given; ValueError if the file is not whole, or was written under another name."""
     whole = parse_json(read_file(path))
     if not isinstance(whole, dict) or whole.keys() != {"digest", "content"}:
         raise ValueError("not a file of this program")
-    if whole["digest"] != _content_digest(whole["content"]):
+    if whole["digest"] != _content_digest([path.name, whole["content"]]):
         raise ValueError("its content does not match its digest")
     return whole["content"]
 

@@ -442,7 +442,8 @@ def keep(folder: Path, step: str, tables: Iterable[str], *, is_finished: bool = 
 
     marks = folder_inside(folder, CHECKPOINTS)
     mark = {table: sealed_digest(folder, table) if is_finished else None for table in tables}
-    write_file(marks / f"{step}.keep", checksums.wrapped(mark))
+    path = marks / f"{step}.keep"
+    write_file(path, checksums.wrapped(mark, path.name))
 
 
 def json_text(content: Any) -> str:

@@ -91,11 +91,9 @@ def load(path: str | Path, key: str | None = None) -> Calibrator:
         text = (file.metadata() or {}).get("calibrator")
         if text is None:
             raise ValueError(f"{path} does not hold a calibrator")
-        note = (
-            json.loads(text) if text.startswith("{") else {"name": text}
-        )  # a name alone: an older version's
+        note = json.loads(text)
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    if "digest" in note and note["digest"] != _digest(note.get("name"), arrays):
+    if note.get("digest") != _digest(note.get("name"), arrays):
         raise ValueError("its content does not match its digest")
     if key is not None and note.get("key") != key:
         raise ValueError("it was kept under another key")

@@ -263,3 +263,14 @@ def test_kept_calibrators_know_their_key_and_their_bits(tmp_path):
     file.write_bytes(bytes(data))
     with pytest.raises(UserError, match="digest"):
         load_calibrator(file, "aa")
+
+
+def test_a_file_of_another_step_or_arm_is_not_taken_for_this_one(tmp_path):
+    """Swapped whole, with its own digest: a run that went on with it had other results and said nothing."""
+    save_state(tmp_path / "first.npz", {"a": [1, 2]})
+    save_figures(tmp_path / "first.json", {"revenue": 25.61})
+    for ending, load in ((".npz", load_state), (".json", load_figures)):
+        shutil.copy(tmp_path / f"first{ending}", tmp_path / f"now{ending}")
+        assert load(tmp_path / f"first{ending}")
+        with pytest.raises(UserError, match="does not match its digest"):
+            load(tmp_path / f"now{ending}")
