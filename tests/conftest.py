@@ -25,9 +25,13 @@ settings.load_profile("steady")
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: the garbage collector need not look at it again."""
+    """What was imported and collected stays to the end: the garbage collector need not look at it again.
+
+    Of what comes later it looks at more at a time: trees of sources and figures are many small objects.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _rewind() -> None:

@@ -18,6 +18,12 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
+@cache
+def walk(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a file, listed once: several rules look at each."""
+    return tuple(ast.walk(tree))
+
+
 def module_name(path: Path) -> str:
     """The import name of a source file: models/losses/__init__.py is cascade_sim.models.losses."""
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -30,7 +36,7 @@ MODULES = {module_name(path): path for path in SOURCES}
 
 def imported(tree: ast.Module, *, only_at_start: bool = False) -> set[str]:
     """Modules that a file imports, dotted; at start: not those inside functions or `if TYPE_CHECKING`."""
-    nodes: list[ast.AST] = list(ast.walk(tree))
+    nodes: list[ast.AST] = list(walk(tree))
     if only_at_start:
         nodes = []
         waiting: list[ast.AST] = list(tree.body)
@@ -61,7 +67,7 @@ def edges(modules: dict[str, Path]) -> dict[str, set[str]]:
 def _targets(tree: ast.Module, modules: dict[str, Path]) -> set[str]:
     """`from package import module` leads to the module, `from module import name` too."""
     reached: set[str] = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             reached |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -20,7 +20,7 @@ from cascade_sim.environments.uncertainty.base import NoUncertainty
 from cascade_sim.environments.uncertainty.click_model import ClickModelUncertainty
 from cascade_sim.environments.uncertainty.replicates import ReplicateUncertainty
 from cascade_sim.world.availability import AdAvailability
-from house.sources import MODULES, parse
+from house.sources import MODULES, parse, walk
 
 CONTRACTS = [getattr(protocols, name) for name in protocols.__all__]
 RECORDS = (protocols.Portfolio, protocols.Moment, protocols.Feedback)  # in the example of Bidder
@@ -90,7 +90,7 @@ def contracts_in(tree):
     """Protocols and abstract classes that a file defines: {name: bases}."""
     classes = {
         node.name: [ast.unparse(base) for base in node.bases]
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.ClassDef)
     }
     return {

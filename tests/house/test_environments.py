@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from house.sources import MODULES, parse
+from house.sources import MODULES, parse, walk
 
 KINDS = {
     *("Synthetic", "Replayed", "Fitted"),
@@ -36,7 +36,7 @@ def name_of(node):
 def kinds_asked(tree):
     """Places where code looks at the kind of a world."""
     found = []
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in ASKED and name_of(node.value) in OF_A_WORLD:
             found.append(f"line {node.lineno}: {ast.unparse(node)}")
         if isinstance(node, ast.Call) and name_of(node.func) in ("isinstance", "issubclass", "type"):
@@ -55,7 +55,7 @@ def truths_taken(tree):
     """Places where the truth of an environment is taken out of it."""
     return [
         f"line {node.lineno}: {ast.unparse(node)}"
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Attribute)
         and node.attr in ("truth", "_truth")
         and name_of(node.value) in OF_A_WORLD

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from house.sources import LEAVES, MODULES, SOURCES, imported, parse
+from house.sources import LEAVES, MODULES, SOURCES, imported, parse, walk
 from places import ROOT
 
 HEAVY = {"torch", "pandas", "matplotlib", "numba", "pyarrow", "scipy", "numpy", "simpy"}
@@ -26,7 +26,7 @@ DANGEROUS = {"eval", "exec", "compile", "__import__", "load", "unsafe_load", "YA
 def dangers(tree):
     """Calls that run or rebuild code from data."""
     found = []
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if not isinstance(node, ast.Call):
             continue
         if getattr(node.func, "attr", getattr(node.func, "id", "")) not in DANGEROUS:
@@ -56,7 +56,7 @@ def own_caches(tree):
     """Calls that leave machine code to numba's own cache, which does not see edits of what a kernel calls."""
     return [
         f"line {node.lineno}: {ast.unparse(node.func)}"
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Call) and any(keyword.arg == "cache" for keyword in node.keywords)
         if "jit" in ast.unparse(node) or "vectorize" in ast.unparse(node)
     ]
@@ -80,7 +80,7 @@ PRINTING = re.compile(
 
 def prints(tree):
     """Calls that print past `cascade_sim.foundation.terminal.echo`; what they get is to be `shown` first."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [node for node in walk(tree) if isinstance(node, ast.Call)]
     return [
         f"line {node.lineno}: {ast.unparse(node)}"
         for node in calls

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from cascade_sim.storage.folder import ANSWERS, PREVIOUS, RUN_ENTRIES
-from house.sources import SOURCES, parse
+from house.sources import SOURCES, parse, walk
 from places import ROOT
 
 ENTRIES = {*RUN_ENTRIES, ANSWERS, PREVIOUS}
@@ -39,8 +39,8 @@ ALLOWED = {
 
 def built(tree):
     """`folder / "metrics.json"` and `folder / METRICS`: paths of a run that `below` should have built."""
-    told = {id(part) for n in ast.walk(tree) if isinstance(n, ast.FormattedValue) for part in ast.walk(n)}
-    divisions = [n for n in ast.walk(tree) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
+    told = {id(part) for n in walk(tree) if isinstance(n, ast.FormattedValue) for part in ast.walk(n)}
+    divisions = [n for n in walk(tree) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
     return [
         f"line {node.lineno}: / {ast.unparse(node.right)}"
         for node in divisions
@@ -60,7 +60,7 @@ def is_entry(node):
 def openings(tree):
     """Calls that open a file by its path, but for those of numpy that read from memory."""
     found = []
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if not isinstance(node, ast.Call):
             continue
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))

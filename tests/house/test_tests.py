@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from house.sources import parse
+from house.sources import parse, walk
 from places import TESTS
 
 CLOCKS = {"time", "perf_counter", "monotonic", "process_time", "getrusage"}
@@ -36,7 +36,7 @@ def last_name(node):
 
 def at_top_of_asserts(tree):
     """An assert with `or` passes for two reasons, and nobody knows for which."""
-    asserts = (node for node in ast.walk(tree) if isinstance(node, ast.Assert))
+    asserts = (node for node in walk(tree) if isinstance(node, ast.Assert))
     return [n.lineno for n in asserts if isinstance(n.test, ast.BoolOp) and isinstance(n.test.op, ast.Or)]
 
 
@@ -50,7 +50,7 @@ def clocks_in_asserts(tree):
         )
 
     bad = []
-    for scope in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))]:
+    for scope in [tree, *(node for node in walk(tree) if isinstance(node, ast.FunctionDef))]:
         nodes = list(ast.walk(scope)) if scope is not tree else tree.body
         timed = set()
         for node in nodes:
@@ -75,14 +75,14 @@ def assigned(node):
 
 def short_limits(tree):
     """A time limit that is not HANG: a busy machine may miss any other."""
-    keywords = (k for node in ast.walk(tree) if isinstance(node, ast.Call) for k in node.keywords)
+    keywords = (k for node in walk(tree) if isinstance(node, ast.Call) for k in node.keywords)
     return [k.value.lineno for k in keywords if k.arg == "timeout" and ast.unparse(k.value) != "HANG"]
 
 
 def unseeded_generators(tree):
     """A generator without a seed; or a library's own one, which starts anew with each test, at the top."""
     bad = []
-    for node in ast.walk(tree):
+    for node in walk(tree):
         owner, name = called(node)
         without = isinstance(node, ast.Call) and not node.args and not node.keywords
         if name in ("default_rng", "Random", "RandomState") and without:
@@ -100,12 +100,12 @@ def unseeded_generators(tree):
 
 def sleeps(tree):
     """Sleeping in the hope that something has happened meanwhile."""
-    return [node.lineno for node in ast.walk(tree) if called(node) == ("time", "sleep")]
+    return [node.lineno for node in walk(tree) if called(node) == ("time", "sleep")]
 
 
 def own_example_settings(tree):
     """Hypothesis draws the same examples without a deadline: conftest.py says so once, nobody else."""
-    keywords = (k for node in ast.walk(tree) if called(node)[1] == "settings" for k in node.keywords)
+    keywords = (k for node in walk(tree) if called(node)[1] == "settings" for k in node.keywords)
     return [k.value.lineno for k in keywords if k.arg in ("deadline", "derandomize", "suppress_health_check")]
 
 
