@@ -285,7 +285,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         name="expected_ctr",
         label="CTR, expected",
         unit="percent",
-        meaning="CTR with each click replaced by its true probability: the quantity itself, without the luck "
+        meaning="CTR with each click replaced by its true probability: the quantity itself, without noise "
         "of the draw.",
         decimals=2,
         top="expected_clicks",

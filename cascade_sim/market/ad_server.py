@@ -219,8 +219,8 @@ class MarketServer:
         takes_part = np.ones(share.shape, bool)
         row, place = np.nonzero(share < 1)
         if len(row):
-            luck = draws.uniform(self.sim.seed, "participation", block.requests[row], advertiser[row, place])
-            takes_part[row, place] = luck < share[row, place]
+            draw = draws.uniform(self.sim.seed, "participation", block.requests[row], advertiser[row, place])
+            takes_part[row, place] = draw < share[row, place]
         return takes_part
 
     def _settle(self, block: Block, lists: RankedLists, took_part: np.ndarray) -> Iterator[SettledBlock]:
@@ -285,8 +285,8 @@ class MarketServer:
         ads, nothing = of_page(lists.ads, pages, -1), np.zeros_like(taken)
         click_time = np.where(clicks, block.times[:, None], np.inf)
         if self._is_late:
-            luck = draws.uniform(self.sim.seed, "click delay", block.requests[:, None], ads)
-            click_time += click_delays(luck, self.spec.charging.click_delay)
+            draw = draws.uniform(self.sim.seed, "click delay", block.requests[:, None], ads)
+            click_time += click_delays(draw, self.spec.charging.click_delay)
         conversions, conversion_time = self._convert(block, ads, click_time)
         return SettledBlock(
             block=block,

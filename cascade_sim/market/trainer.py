@@ -10,7 +10,7 @@ for nothing else (`dumped_by`). A calibrator stays as the study fitted it; with 
 pages that its model is not shown (`held_out`); with `fit: joint` it goes on learning with its model.
 
 Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
-(seed, `luck` of the model, version). All that changes is in `state`.
+(seed, `training_seed` of the model, version). All that changes is in `state`.
 """
 
 import copy
@@ -203,9 +203,9 @@ class Trainer:
         return self.sim.scenario.models[name]
 
     def _seed(self, name: str) -> int:
-        """Seed of shuffles and fresh weights: models share it, so that their differences are not luck."""
-        luck = self._spec(name).luck
-        return int(draws.bits(self.sim.seed, "retrain", self.version, luck)[0] >> np.uint64(1))
+        """Seed of shuffles and fresh weights: models share it, so that their differences are not noise."""
+        draw = self._spec(name).training_seed
+        return int(draws.bits(self.sim.seed, "retrain", self.version, draw)[0] >> np.uint64(1))
 
     def _fresh(self, name: str) -> torch.nn.Module:
         """A net with weights of its own, and the heads that its objective trains."""
@@ -259,8 +259,8 @@ class Trainer:
         """Candidates of a keyed sample of the shown requests, scored by the teacher, for each student."""
         sim, size = self.sim, self.sim.scenario.traffic.block
         requests, first = np.unique(shown["request"], return_index=True)
-        luck = draws.uniform(sim.seed, "retrain lists", self.version, requests)
-        picked = first[np.sort(np.argsort(luck, kind="stable")[: self.spec.lists])]
+        draw = draws.uniform(sim.seed, "retrain lists", self.version, requests)
+        picked = first[np.sort(np.argsort(draw, kind="stable")[: self.spec.lists])]
         parts = []
         for start in range(0, len(picked), size):
             rows = picked[start : start + size]

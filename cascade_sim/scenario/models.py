@@ -21,7 +21,15 @@ OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "dumped_by", *CALIBRATOR_KE
 DELAY_KEYS = ("delay_correction", "delay_window")
 TARGET_KEYS = ("target", *DELAY_KEYS)
 # Of what is written, where they say nothing.
-LEFT_OUT = (*OBJECTIVE_KEYS, *TARGET_KEYS, "chunking", "proxy_calibrator", "embedding", "luck", "validation")
+LEFT_OUT = (
+    *OBJECTIVE_KEYS,
+    *TARGET_KEYS,
+    "chunking",
+    "proxy_calibrator",
+    "embedding",
+    "training_seed",
+    "validation",
+)
 
 
 def _takers(option: str, weighs: str = "") -> str:
@@ -192,12 +200,12 @@ class ModelSpec(Section):
         description="Share of the requests that it does not learn from: on these its training is watched "
         "(at most 20,000 impressions). 0: it is watched on some that it learns from, and learns from all.",
     )
-    luck: int = Field(
+    training_seed: int = Field(
         default=0,
         ge=0,
         le=MAX_ID,
-        description="Number of the draw of first weights and shuffles. Models of one kind, with the same "
-        "features and sizes, start alike in a world; one with another number starts elsewhere.",
+        description="Seed of weight initialisation and shuffling. Models of one kind with equal features and "
+        "sizes share the initial weights unless their seeds differ.",
     )
     options: dict[str, JsonValue] = Field(
         default={}, description="Keyword arguments for a class of your own."

@@ -304,7 +304,7 @@ def run_sweep(
     """What tables, figure and page of a sweep are made from, as plain data.
 
     The models of all cells learn from the log of the first one's cascade, so that a parameter of the auction
-    is not mixed with the luck of another training; with `retrain` each cell's learn from its own.
+    is not mixed with the seed variance of another training; with `retrain` each cell's learn from its own.
     """
     folders = {cell.name: cell_folder(context.out, cell) for cell in cells}
     first, measured = cells[0], {}

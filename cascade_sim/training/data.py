@@ -144,12 +144,12 @@ def sample_lists(
     """
     pool = dict(zip(arm.set_names, decision.sets, strict=True))[f"{spec.sample.set}_set"]
     size = min(spec.sample.per_request, pool.shape[1])
-    luck = draws.uniform(seed, "list sample", block.requests[:, None], pool)
+    draw = draws.uniform(seed, "list sample", block.requests[:, None], pool)
     is_shown = np.zeros(pool.shape, bool)
     if "chunking" in spec.trained_by.keys and spec.chunking == "exposed":
         is_shown = membership(pool, decision.win_set)
-        luck = luck - is_shown
-    order = np.argsort(np.where(pool >= 0, luck, 2.0), axis=1, kind="stable")[:, :size]
+        draw = draw - is_shown
+    order = np.argsort(np.where(pool >= 0, draw, 2.0), axis=1, kind="stable")[:, :size]
     ads, is_shown = np.take_along_axis(pool, order, 1), np.take_along_axis(is_shown, order, 1)
     keep = (ads >= 0).all(axis=1)
     block, ads, is_shown = block.take(keep), ads[keep], is_shown[keep]

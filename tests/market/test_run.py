@@ -152,12 +152,12 @@ def test_bidders_are_told_exactly_what_happened_to_their_own_advertisers(recorde
     log, mine = recorded.log, recorded.members(name)
     bidder, seed = recorded.bidder(name), recorded.sim.seed
     assert len(mine) > 2 and len(bidder.told) == 24
-    kinds, luck = (
+    kinds, draw = (
         draws.uniform(seed, purpose, log["request"], log["ad"]) for purpose in ("delay kind", "delay")
     )
     from cascade_sim.agents.conversions import delays
 
-    arrival = np.where(log["conversion"], log["time"] + delays(kinds, luck), np.inf)
+    arrival = np.where(log["conversion"], log["time"] + delays(kinds, draw), np.inf)
     before, n_late = 0.0, 0
     for moment, told in bidder.told:
         now = moment.time

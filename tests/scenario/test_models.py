@@ -163,12 +163,14 @@ def test_a_calibrator_is_fitted_anew_only_where_models_are():
     assert tiny_scenario(*refit, "market={training: {every: 3600}}").models["rank"].refit
 
 
-def test_luck_validation_and_examination_say_nothing_at_their_defaults():
+def test_seed_validation_and_examination_say_nothing_at_their_defaults():
     plain = tiny_scenario()
-    same = tiny_scenario("models.rank.luck=0", "models.rank.validation=0", "models.rank.examination=known")
+    same = tiny_scenario(
+        "models.rank.training_seed=0", "models.rank.validation=0", "models.rank.examination=known"
+    )
     assert scenario_data(same) == scenario_data(plain)
-    other = tiny_scenario("models.rank.luck=2", "models.rank.validation=0.1")
+    other = tiny_scenario("models.rank.training_seed=2", "models.rank.validation=0.1")
     section = scenario_data(other)["models"]["rank"]
-    assert section["luck"] == 2 and section["validation"] == 0.1
+    assert section["training_seed"] == 2 and section["validation"] == 0.1
     with pytest.raises(UserError, match="has no meaning for recipe ltr"):
         tiny_scenario("models.ltr.examination=estimated")

@@ -446,9 +446,9 @@ def _about_intervals(metrics: Mapping[str, Any], days: float) -> str:
             "from day to day and weekends differ, and they hold for this world only."
         )
     if metrics.get("seeds") or days >= MIN_DAYS:
-        return "These are totals without intervals: small differences may be luck."
+        return "These are totals without intervals: small differences may be noise."
     return (
-        "These are totals without intervals: small differences may be luck. Hours of a day share its "
+        "These are totals without intervals: small differences may be noise. Hours of a day share its "
         f"budgets, so they give none; {MIN_DAYS} simulated days or more, or several worlds (--seeds), do."
     )
 

@@ -72,12 +72,16 @@ def test_a_log_has_an_evidence_level_in_place_of_a_seed():
     assert "evidence level bids" in told and "seed 1" not in told
 
 
-def test_pairing_in_a_log_is_no_matter_of_luck():
+def test_pairing_in_a_log_needs_no_random_numbers():
     worth = {"log_times": {"value": 1.4, "low": 0.7, "high": 2.1}}
     point = {"settings": {}, "metrics": {}, "pairing": {"clicked": worth, "expected": worth}}
-    assert "luck" in pairing_words({"points": [point]})
+    assert "random numbers" in pairing_words({"points": [point]})
     words = pairing_words({"points": [point], "evidence": {"level": "bids"}})
-    assert "other requests of the same market" in words and "luck" not in words and "world" not in words
+    assert (
+        "other requests of the same market" in words
+        and "random numbers" not in words
+        and "world" not in words
+    )
 
 
 def test_only_measures_that_a_log_has_are_explained():
