@@ -52,7 +52,7 @@ def bidder_kinds(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     kinds = {name: kind for name, kind in bidders.items() if kind}
 
     def place(name: str) -> tuple[bool, float, str]:
-        gap = finite(kinds[name].get("largest_gap"))
+        gap = finite(kinds[name].get("max_pacing_error"))
         return not has_budget(kinds[name]), float("inf") if gap is None else gap, name
 
     return {name: kinds[name] for name in sorted(kinds, key=place)}

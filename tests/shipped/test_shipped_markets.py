@@ -92,7 +92,7 @@ def test_no_charge_is_without_its_click_and_none_above_the_price(run):
         clicks = set(zip(*(shown[name][shown["click"]].tolist() for name in columns), strict=True))
         paid = list(zip(*(charged[name].tolist() for name in columns), strict=True))
         assert len(set(paid)) == len(paid) and set(paid) <= clicks
-        assert len(clicks) - len(paid) == found["clicks_under_way"]
+        assert len(clicks) - len(paid) == found["pending_clicks"]
 
 
 def test_nobody_is_charged_beyond_the_budget_of_a_day_and_its_declared_slack(run):
