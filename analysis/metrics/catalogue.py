@@ -431,7 +431,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
 # Beside them where pages are looked at again: in what-ifs, and in runs that are compared by their logs.
 PAGE_MEASURES: dict[str, Metric] = by_name(
     Metric(
-        name="slots_filled",
+        name="fill_rate",
         label="Slots filled",
         unit="percent",
         meaning="Share of the page's slots that show an ad.",

@@ -328,7 +328,7 @@ WHAT_IF_REVENUE = "expected_revenue_per_request"
 WHAT_IF_MEASURES: dict[str, Measure] = {
     **{name: ARM_MEASURES[name] for name in (WHAT_IF_REVENUE, "revenue_per_request", "expected_rpm", "rpm")},
     **{name: ARM_MEASURES[name] for name in ("expected_ctr", "ctr", "cpc")},
-    **{name: PAGE_MEASURES[name] for name in ("slots_filled", "impressions_per_request")},
+    **{name: PAGE_MEASURES[name] for name in ("fill_rate", "impressions_per_request")},
     **{
         name: ARM_MEASURES[name]
         for name in ("rcs", "true_value_recall", "cpc_error", "cpc_bias", "revenue_pcoc")

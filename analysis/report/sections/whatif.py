@@ -168,7 +168,7 @@ def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:
     # A log has no welfare, and says how much of its clicks it saw instead.
     is_log = "observed_clicks_share" in today["metrics"]
     shown = {"observed_clicks_share": "observed %"} if is_log else {}
-    shown |= {"slots_filled": "filled %", "expected_ctr": "CTR %", "cpc": "CPC", "rcs": "RCS %"}
+    shown |= {"fill_rate": "filled %", "expected_ctr": "CTR %", "cpc": "CPC", "rcs": "RCS %"}
     shown |= {} if is_log else {"welfare": "welfare %"}
     if "evidence" in answer:
         shown = {name: head for name, head in shown.items() if name in today["metrics"]}

@@ -15,7 +15,7 @@ MEASURED = {
     "cpc": 0.3,
     "cpc_error_vs_click_model": 0.305,
     "observed_clicks_share": 0.53,
-    "slots_filled": 0.98,
+    "fill_rate": 0.98,
 }
 
 
@@ -36,7 +36,7 @@ def test_measures_of_a_log_have_names_for_people_and_their_units():
     rows = {row.label: row.cells[0].text for row in all_measures_table(replayed()).rows}
     assert rows["Clicks observed %"] == "53.0" and rows["Slots filled %"] == "98.0"
     assert not any("_" in label for label in rows)
-    assert {"observed_clicks_share", "slots_filled"} <= {name for _, name, _ in glossary(replayed())}
+    assert {"observed_clicks_share", "fill_rate"} <= {name for _, name, _ in glossary(replayed())}
 
 
 def test_columns_that_a_log_cannot_fill_are_left_out():
