@@ -67,7 +67,7 @@ COLUMNS: dict[str, str] = {
     "retrieval_reached": "shares of the pre-ranking stage's choice from the corpus that retrieval passed on",
     "retrieval_requests": "requests with such a choice",
     "cpc_error": "distances of prices to those with true CTRs, times expected clicks",
-    "cpc_error_floor": "the same of prices that know all of the CTR but its noise",
+    "cpc_error_irreducible": "the same of prices that know all of the CTR but its noise",
     "cpc_bias": "differences of prices to those with true CTRs, times expected clicks",
     "cpc_true": "prices with true CTRs, times expected clicks",
     "click_value": "what clicks were worth to their advertisers",
@@ -349,7 +349,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         bottom="cpc_true",
     ),
     Metric(
-        name="cpc_error_floor",
+        name="cpc_error_irreducible",
         label="CPC error, floor",
         unit="percent",
         meaning="The CPC error that would be left on the same ranked list if every feature were used "
@@ -358,7 +358,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         decimals=1,
         is_signed_or_near_zero=True,
         better="",
-        top="cpc_error_floor",
+        top="cpc_error_irreducible",
         bottom="cpc_true",
     ),
     Metric(

@@ -34,7 +34,7 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 MAIN = 15  # of them, in the terminal
-AGAINST_TRUE_PRICES = {"cpc_error", "cpc_error_floor", "cpc_bias"}  # charges against those of true CTRs
+AGAINST_TRUE_PRICES = {"cpc_error", "cpc_error_irreducible", "cpc_bias"}  # charges against those of true CTRs
 MAX_TIMES = 1e9  # an interval that ends beyond says nothing
 CSV_COLUMNS = (
     *("setting", "metric", "today", "today_low", "today_high", "then", "then_low", "then_high"),

@@ -150,7 +150,7 @@ def test_a_measure_perfect_at_zero_or_one_shows_its_difference_and_no_lift(metri
 def test_the_floor_of_the_cpc_error_stands_beside_it():
     metrics = make_metrics()
     assert cell_of(money_table(metrics), "ltr", "CPC error, floor %").text == MISSING
-    metrics["arms"]["ltr"]["cpc_error_floor"] = {"value": 0.042, "low": 0.04, "high": 0.044}
+    metrics["arms"]["ltr"]["cpc_error_irreducible"] = {"value": 0.042, "low": 0.04, "high": 0.044}
     table = money_table(metrics)
     assert table.columns.index("CPC error, floor %") == table.columns.index("CPC error %") + 1
     assert cell_of(table, "ltr", "CPC error, floor %").text == "4.2"
