@@ -384,7 +384,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         bottom="expected_revenue",
     ),
     Metric(
-        name="payment_error",
+        name="payment_error_vs_oracle",
         label="Payment error",
         unit="percent",
         meaning="Sum over advertisers of how far their payments are from those under an oracle cascade, "
@@ -393,7 +393,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         decimals=1,
         better="lower",
         vectors="payments",
-        function=_of_payments(money.payment_error),
+        function=_of_payments(money.payment_error_vs_oracle),
         rises_with_noise=True,
     ),
     Metric(

@@ -333,7 +333,7 @@ WHAT_IF_MEASURES: dict[str, Measure] = {
         name: ARM_MEASURES[name]
         for name in ("rcs", "true_value_recall", "cpc_error", "cpc_bias", "revenue_pcoc")
     },
-    **{name: ARM_MEASURES[name] for name in ("welfare", "revenue_vs_oracle", "payment_error")},
+    **{name: ARM_MEASURES[name] for name in ("welfare", "revenue_vs_oracle", "payment_error_vs_oracle")},
 }
 
 WHAT_IF_MEASURES |= REPLAY_MEASURES  # of an imported market

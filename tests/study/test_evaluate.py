@@ -145,7 +145,9 @@ def test_an_arm_with_a_high_reserve_is_not_excused_by_an_oracle_of_its_own(reser
     """Against the baseline's oracle, which has its reserve, the arm without one may do better than 1."""
     rows = reserved.metrics["arms"]
     assert rows["free"]["welfare"]["value"] > 1.5 > 1 > rows["logloss"]["welfare"]["value"]
-    assert rows["ranker"]["payment_error"]["value"] < rows["free"]["payment_error"]["value"]
+    assert (
+        rows["ranker"]["payment_error_vs_oracle"]["value"] < rows["free"]["payment_error_vs_oracle"]["value"]
+    )
 
 
 def test_an_auction_that_admits_nobody_is_measured_too(tmp_path):
@@ -235,7 +237,7 @@ def test_the_scenario_may_have_the_truth_in_both_seats(tmp_path):
     exact = {name: entry["value"] for name, entry in found["arms"]["oracle"].items()}
     ones = ("rcs", "single_objective_rcs", "true_value_recall", "welfare", "revenue_vs_oracle", "proxy_pcoc")
     assert {name: exact[name] for name in ones} == dict.fromkeys(ones, 1.0)
-    zeros = ("cpc_error", "cpc_bias", "payment_error", "proxy_ece")
+    zeros = ("cpc_error", "cpc_bias", "payment_error_vs_oracle", "proxy_ece")
     assert {name: exact[name] for name in zeros} == dict.fromkeys(zeros, 0.0)
     assert exact["revenue_pcoc"] == pytest.approx(1.0, rel=1e-12)
     assert found["culprit"][-1]["rcs"]["value"] == 1.0

@@ -17,7 +17,7 @@ MONEY_MEASURES = (
     "cpc_error_irreducible",
     "cpc_bias",
     "revenue_pcoc",
-    "payment_error",
+    "payment_error_vs_oracle",
     "welfare",
     "revenue_vs_oracle",
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, columns_of
-from cascade_sim.analysis.metrics.money import payment_error
+from cascade_sim.analysis.metrics.money import payment_error_vs_oracle
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.serve import Stage
 from cascade_sim.environments.evaluators import truth as measure
@@ -37,7 +37,7 @@ def wrong_payments(served, decision, result, oracle):
         measure.payments(d, o, sim.world.advertiser, sim.world.n_advertisers, group, 1)[0]
         for d, o in ((decision, result), (oracle.decision, oracle.outcome))
     ]
-    return payment_error(*paid), paid[0].sum()
+    return payment_error_vs_oracle(*paid), paid[0].sum()
 
 
 def ratio(table, name):
