@@ -39,7 +39,7 @@ from cascade_sim.training.parallel import split_for_calibrator
 REPLAYED = {
     "request": np.int64, "time": np.float64, "user": np.int32, "context": np.float32, "ad": np.int32,
     "examination": np.float32, "prediction": np.float64, "raw_score": np.float32, "click": np.bool_,
-    "click_time": np.float64, "model_version": np.int32, "is_explored": np.bool_, "answered_by": np.int8,
+    "click_time": np.float64, "model_version": np.int32, "is_explored": np.bool_, "served_by_stage": np.int8,
 }  # fmt: skip
 
 
@@ -62,7 +62,7 @@ class RecentImpressions:
             "click_time": settled.click_time[row, slot],
             "model_version": settled.model_version[row],
             "is_explored": settled.lists.is_explored[row],
-            "answered_by": settled.lists.answered_by[row],
+            "served_by_stage": settled.lists.served_by_stage[row],
         }
         self._parts.append({name: columns[name].astype(dtype) for name, dtype in REPLAYED.items()})
 

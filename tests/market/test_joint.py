@@ -175,7 +175,7 @@ def test_pages_that_ranking_had_no_time_for_have_no_raw_score():
     spec = resolved_arms(sim.scenario)["now"]
     server = MarketRun(sim, sim.arm("now", spec), sim.scenario.market).server
     block = sim.arrivals.block("evaluate", 0, 6)
-    answered_by = np.array([2, 1, 2, 1, 2, 2], np.int8)
-    lists = server.rank(block, 4, answered_by)
+    served_by_stage = np.array([2, 1, 2, 1, 2, 2], np.int8)
+    lists = server.rank(block, 4, served_by_stage)
     shown = lists.ads >= 0
-    assert np.array_equal(np.isfinite(lists.raw_score), shown & (answered_by == 2)[:, None])
+    assert np.array_equal(np.isfinite(lists.raw_score), shown & (served_by_stage == 2)[:, None])

@@ -280,9 +280,9 @@ def test_a_block_is_ranked_again_at_most_once(monkeypatch):
     ranked = []
     rank = MarketServer.rank
 
-    def counted(self, block, depth, *answered_by):
+    def counted(self, block, depth, *served_by_stage):
         ranked.append((int(block.requests[0]), depth))
-        return rank(self, block, depth, *answered_by)
+        return rank(self, block, depth, *served_by_stage)
 
     monkeypatch.setattr(MarketServer, "rank", counted)
     lived = live({**SCARCE, "depth": 4, "window": 900.0}, traffic={"block": 128})

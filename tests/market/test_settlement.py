@@ -36,7 +36,7 @@ class Case:
     def lists(self):
         every = np.full(len(self.ads), self.is_auctioned)
         own = {name: value for name, value in vars(self).items() if name in RankedLists.__annotations__}
-        rest = {"prediction": self.quality, "is_explored": every, "answered_by": every}
+        rest = {"prediction": self.quality, "is_explored": every, "served_by_stage": every}
         rest["raw_score"] = np.full(self.ads.shape, np.nan, np.float32)
         return RankedLists(**{**own, **rest, "is_auctioned": every})
 
