@@ -152,7 +152,7 @@ RANKER_GROUPS = {
 }
 
 
-RANKER_SETTINGS = ("objective", "ranking", "batching", "dumped_by", "calibrator", "fit", "refit")
+RANKER_SETTINGS = ("objective", "ranking", "batching", "logged_scores_from", "calibrator", "fit", "refit")
 
 
 def drift_arms(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

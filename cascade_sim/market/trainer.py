@@ -6,7 +6,7 @@ then. Students (distill, ltr) follow: the new teacher scores candidates of a sam
 the bids of the market's start. The arm owns copies of its models; nobody else sees them change. A model with
 an objective learns for it from whole pages. One that learns beside dumped scores is given the raw scores of
 the ranker that was deployed when a page was shown, before any calibrator, or those of a model that is trained
-for nothing else (`dumped_by`). A calibrator stays as the study fitted it; with `refit` it learns anew from
+for nothing else (`logged_scores_from`). A calibrator stays as the study fitted it; with `refit` it learns anew from
 pages that its model is not shown (`held_out`); with `fit: joint` it goes on learning with its model.
 
 Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
@@ -181,8 +181,8 @@ class Trainer:
         names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
         names += [str(self._spec(name).teacher) for name in names if self._spec(name).trained_by.has_teacher]
         ranker = arm.last.scorer.name
-        if ranker in names and self._spec(ranker).dumped_by is not None:
-            names.append(str(self._spec(ranker).dumped_by))
+        if ranker in names and self._spec(ranker).logged_scores_from is not None:
+            names.append(str(self._spec(ranker).logged_scores_from))
         return {
             name: self._fresh(name) if self.spec.start_from == "random" else self._copy(name)
             for name in dict.fromkeys(names)
@@ -221,7 +221,9 @@ class Trainer:
         spec = self._spec(name)
         keys = ("objective", "batching", "calibrator", "refit")
         told = {key: getattr(spec, key) for key in keys}
-        told |= spec.model_dump(include={"ranking", "dumped_by", "fit"})  # where they are not the usual ones
+        told |= spec.model_dump(
+            include={"ranking", "logged_scores_from", "fit"}
+        )  # where they are not the usual ones
         return {"ranker": {"model": name, **told, "has_scale": objective_of(spec).has_scale}}
 
     def _learn(self, name: str, pages: ClickedPages) -> None:
@@ -276,8 +278,8 @@ class Trainer:
     def dumper(self) -> ModelScorer | None:
         """Who scores what is shown for the ranker to learn beside; None: the ranker itself."""
         name = self.arm.last.scorer.name
-        dumped_by = self._spec(name).dumped_by if name in self._modules else None
-        return None if dumped_by is None else self._scorers[dumped_by]
+        logged_scores_from = self._spec(name).logged_scores_from if name in self._modules else None
+        return None if logged_scores_from is None else self._scorers[logged_scores_from]
 
     def _deploy(self) -> None:
         """One scorer a model: seats that share a model stay equal, which the reserves look at."""

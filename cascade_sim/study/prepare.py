@@ -77,7 +77,7 @@ from cascade_sim.version import SEMANTICS
 # The sections that decide what a log holds, besides the world, its traffic, the phases and the models.
 SERVING = ("cascade", "fusions", "auction", "bidding")
 # Keys of a model's section that its weights do not depend on; what is trained with them is kept with them.
-OTHER_KEYS = {"calibrator", "proxy_calibrator", "fit", "held_out", "refit", "dumped_by"}
+OTHER_KEYS = {"calibrator", "proxy_calibrator", "fit", "held_out", "refit", "logged_scores_from"}
 # Of a block of the shadow phase: lists for the students to learn from, and for the proxy calibrators.
 Shadowed = tuple[dict[str, Lists], dict[str, Lists]]
 

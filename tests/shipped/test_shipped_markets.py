@@ -46,7 +46,11 @@ def run(request, tmp_path_factory):
         learns = shipped.market.training is not None
         more = ["market.training=null"] if learns else []  # hours of it; money does not depend on it
         more += [f"models.{name}.refit=false" for name, model in shipped.models.items() if model.refit]
-        more += [f"models.{name}.dumped_by=null" for name, model in shipped.models.items() if model.dumped_by]
+        more += [
+            f"models.{name}.logged_scores_from=null"
+            for name, model in shipped.models.items()
+            if model.logged_scores_from
+        ]
         if any(model.trained_by.has_teacher for model in shipped.models.values()):
             more += ["phases.shadow=64"]
         if shipped.market.days > 2:  # weeks and months are for learning; money is made day by day
