@@ -681,7 +681,7 @@ def measure_names(metrics: Mapping[str, Any]) -> list[str]:
 
 def steps_of(metrics: Mapping[str, Any]) -> list[str]:
     """The steps of pre-ranking in their order; none where there is a single one, which needs no name."""
-    named = dict.fromkeys(row.get("stage") for row in metrics.get("culprit") or [])
+    named = dict.fromkeys(row.get("stage") for row in metrics.get("ablation") or [])
     return [step for step in named if step is not None and step != ALL_STEPS]
 
 

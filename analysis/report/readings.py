@@ -388,7 +388,7 @@ def point_label(answer: Mapping[str, Any], point: Mapping[str, Any]) -> str:
     return value_text(point["settings"][parameter]) if parameter else settings_text(point["settings"])
 
 
-# The culprit
+# The ablation
 
 
 def row_label(row: Mapping[str, Any], model: str | None = None) -> str:
@@ -411,9 +411,9 @@ def bid_label(row: Mapping[str, Any]) -> str:
     return f"{row['bid']}-bid" + (f" ({row['pcvr']})" if row.get("pcvr") else "")
 
 
-def culprit_measures(metrics: Mapping[str, Any]) -> tuple[str, str]:
+def ablation_measures(metrics: Mapping[str, Any]) -> tuple[str, str]:
     """The CTR and revenue measures whose lifts the rows show: expected, and per request, where known."""
-    rows = metrics.get("culprit") or []
+    rows = metrics.get("ablation") or []
 
     def first_known(*names: str) -> str:
         known = [name for name in names if any(lift_of(row.get(name)).value is not None for row in rows)]

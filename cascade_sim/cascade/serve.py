@@ -1,6 +1,6 @@
 """The way of a request through the cascade, top to bottom.
 
-`serve` is the only code path: online serving, the shadow, the search for the culprit, what-if replay
+`serve` is the only code path: online serving, the shadow, the ablation, what-if replay
 and `trace` all call it, with other stages or other parameters.
 """
 

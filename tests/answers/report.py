@@ -210,7 +210,7 @@ def make_metrics(seeds: int = 0) -> dict[str, Any]:
         "requests": 10000,
         "baseline": "logloss",
         "arms": {arm: arm_entries(arm, rng, sd) for arm in ARMS},
-        "culprit": [
+        "ablation": [
             {
                 "role": role,
                 "bid": bid,

@@ -176,9 +176,9 @@ def test_the_metrics_hold_the_mean_rcs_of_all_requests(study):
     assert study.metrics["arms"]["ltr"]["rcs"]["value"] == pytest.approx(np.concatenate(values).mean())
 
 
-def test_the_culprit_is_searched_one_seat_at_a_time_and_the_last_row_is_exactly_1(study, reserved):
+def test_the_ablation_replaces_one_seat_at_a_time_and_the_last_row_is_exactly_1(study, reserved):
     for one in (study, reserved):
-        rows = one.metrics["culprit"]
+        rows = one.metrics["ablation"]
         seats = [(row["bid"], row["model"]) for row in rows]
         assert seats == [("init", "logloss"), ("opt", "logloss"), ("init", "rank"), ("opt", "rank")]
         assert rows[0]["rcs"]["value"] == one.metrics["arms"]["logloss"]["rcs"]["value"] < 1
@@ -240,7 +240,7 @@ def test_the_scenario_may_have_the_truth_in_both_seats(tmp_path):
     zeros = ("cpc_error", "cpc_bias", "payment_error_vs_oracle", "proxy_ece")
     assert {name: exact[name] for name in zeros} == dict.fromkeys(zeros, 0.0)
     assert exact["revenue_pcoc"] == pytest.approx(1.0, rel=1e-12)
-    assert found["culprit"][-1]["rcs"]["value"] == 1.0
+    assert found["ablation"][-1]["rcs"]["value"] == 1.0
     ranking = found["attribution"]["oracle"]["stages"]
     assert ranking[1]["ecpm_lost"]["value"] == pytest.approx(0, abs=1e-9)
     assert ranking[2]["ecpm_lost"]["value"] == pytest.approx(0, abs=1e-9)
@@ -259,7 +259,7 @@ def test_an_arm_that_goes_by_two_names_is_served_and_measured_once(study, monkey
     monkeypatch.setattr(Evaluation, "_measure_arm", watched)
     by_arm = evaluation.measure_block(block)
     assert list(by_arm) == list(evaluation.all_arms())
-    (_, as_it_is), *_, (_, both) = ((key, arm.name) for key, arm in evaluation.culprits.items())
+    (_, as_it_is), *_, (_, both) = ((key, arm.name) for key, arm in evaluation.ablations.items())
     assert not {as_it_is, both} & set(served)
     for name, twin in ((as_it_is, evaluation.baseline.name), (both, "ranker")):
         for kind in ("columns", "vectors"):

@@ -101,8 +101,8 @@ def test_every_arm_is_contrasted_with_every_other_on_the_same_resamples(study):
                     assert entry == arms[arm][name]["lift"]
 
 
-def test_each_culprit_row_says_what_it_replaces(study):
-    rows = study.metrics["culprit"]
+def test_each_ablation_row_says_what_it_replaces(study):
+    rows = study.metrics["ablation"]
     assert [row["role"] for row in rows] == ["as it is", "bid", "model", "both"]
     assert rows[-1]["rcs"]["value"] == 1.0  # pre-ranking is ranking
     revenue = "expected_revenue_per_request"
