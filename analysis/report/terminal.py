@@ -12,8 +12,8 @@ from typing import Any
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
 from cascade_sim.analysis.report.decision import decide, money_lost
 from cascade_sim.analysis.report.readings import drift_arms, market_baseline
-from cascade_sim.analysis.report.sections.asked import asked_answers
 from cascade_sim.analysis.report.sections.ablation import ablation_table, steps_table
+from cascade_sim.analysis.report.sections.asked import asked_answers
 from cascade_sim.analysis.report.sections.markets.drift import drift_table, drift_words
 from cascade_sim.analysis.report.sections.markets.learning import learning_words
 from cascade_sim.analysis.report.sections.markets.market import bidders_table, market_words

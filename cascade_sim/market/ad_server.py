@@ -135,7 +135,7 @@ class MarketServer:
     def rank(self, block: Block, depth: int, served_by_stage: np.ndarray | None = None) -> RankedLists:
         """The cascade's order for each request, `depth` deep; a random one for explored requests. Pure.
 
-        `served_by_stage` [R] is the last stage that each request had time for; None: all had time for ranking.
+        `served_by_stage` [R]: the last stage that each request had time for; None: ranking, for all.
         """
         arm, world = self.arm, self.sim.world
         by_last = len(arm.stages)  # its place in `stage_names`

@@ -8,7 +8,7 @@ from typing import Any
 from cascade_sim.analysis.metrics.catalogue import AFTER_STEPS, ALL_STEPS, ARM_MEASURES, after_step, steps_of
 from cascade_sim.analysis.report.comparisons import ordered_arms
 from cascade_sim.analysis.report.figures.arms import ablation
-from cascade_sim.analysis.report.readings import bid_label, ablation_measures, row_label, score_label
+from cascade_sim.analysis.report.readings import ablation_measures, bid_label, row_label, score_label
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, TablePart, Text, titled
 from cascade_sim.analysis.report.tables import LIFT, Row, Table, arm_rows, column, value_column
 from cascade_sim.analysis.report.text_helpers import listed, stage_name

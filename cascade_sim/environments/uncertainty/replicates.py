@@ -50,7 +50,7 @@ OF_REPLICATES = (
     "hardly showed, the world knows no more than their predictions: ask the log itself where it can answer."
 )
 OF_ONE_FIT = (
-    "Intervals are about requests and random draws in the fitted world. How far its response is from the market's is "
+    "Intervals cover requests and clicks in the fitted world. How far its response is from the market's is "
     "not in them, as it was fitted without replicates: ask the log itself where it can answer."
 )
 

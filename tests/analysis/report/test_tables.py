@@ -5,8 +5,8 @@ import pytest
 
 from answers.report import make_metrics, minimal_metrics
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES
-from cascade_sim.analysis.report.sections.arms import all_measures_table, arms_table, spread_table
 from cascade_sim.analysis.report.sections.ablation import ablation_table
+from cascade_sim.analysis.report.sections.arms import all_measures_table, arms_table, spread_table
 from cascade_sim.analysis.report.sections.funnel import attribution_table
 from cascade_sim.analysis.report.sections.models import models_table
 from cascade_sim.analysis.report.sections.money import money_table
