@@ -202,7 +202,7 @@ def dumped_context(columns: Mapping[str, np.ndarray], stages: Sequence[str], now
     """The lists of a market's log (rows in request order) with what was known at time `now`.
 
     stages: names of the arm's stages, which the codes of `served_by_stage` stand for; of a stored log
-    they are in `read_categories`. Pages that ranking had no time for (served_by_stage is not "ranking") carry the
+    they are in `read_categories`. Pages that ranking had no time for (another stage served) carry the
     prediction of an earlier stage, or 0 where none was made: leave them out where the ranker's own scores are
     meant. A prediction of 0 has the least score a logit can have here, log(2^-60).
     """
