@@ -1,6 +1,6 @@
 """User sessions: a user comes, views a page or several with pauses between, and leaves; sessions interleave.
 
-Requests are asked for window by window. What a window needs from the past is an `OpenSessions`; all luck is
+Requests are asked for window by window. What a window needs from the past is an `OpenSessions`; all chance is
 a pure function of session and page, so how time is cut into windows cannot change a bit of the outcome.
 """
 
@@ -17,7 +17,7 @@ Draw = Callable[..., np.ndarray]
 
 @dataclass(frozen=True)
 class SessionDraws:
-    """Luck by key: pure functions of int64 arrays of one length S, returning [S] draws.
+    """Draws by key: pure functions of int64 arrays of one length S, returning [S] draws.
 
     Session ids count from 0 in order of start; a caller with several streams of sessions adds its own offset.
     """
@@ -164,9 +164,9 @@ def _with_new_sessions(sessions: Sessions, state: OpenSessions, until: float) ->
         if n < len(ids):
             break
     new = np.arange(state.started, first, dtype=np.int64)
-    luck = sessions.draws
-    user = visitors(luck.visitor(new), sessions.activity)
-    pages = n_pages(luck.length(new), sessions.mean_pages)
+    draws = sessions.draws
+    user = visitors(draws.visitor(new), sessions.activity)
+    pages = n_pages(draws.length(new), sessions.mean_pages)
     return OpenSessions(
         time=state.time,
         started=first,

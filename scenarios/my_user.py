@@ -4,7 +4,7 @@ class in a scenario (its path from the working folder or beside the scenario):
     market: {users: {click_model: "my_user.py:RelevanceSeeker", options: {patience: 0.95}}}
 
 Arrays are [R, k]: requests of a window, slots from the top. Nothing here may keep state or draw numbers: the
-engine hands in the luck, so that every arm meets the same one and a resumed run writes the same bytes.
+engine hands in the draws, so that every arm has the same ones and a resumed run writes the same bytes.
 """
 
 import numpy as np
@@ -44,7 +44,7 @@ class RelevanceSeeker:
         """g: the probability of looking further after an ad that was not clicked."""
         return self.patience * (self.floor + (1.0 - self.floor) * true_ctr / (true_ctr + self.taste))
 
-    # The exact mean of `clicks` over the luck. Reports and training compare with it, so it must agree.
+    # The exact mean of `clicks` over the draws. Reports and training compare with it, so it must agree.
     def expected(self, true_ctr: np.ndarray, shown: np.ndarray) -> np.ndarray:
         """P(click) of every slot, [R, k] float64; 0 where `shown` is False.
 

@@ -72,12 +72,12 @@ class PacedBidder(DayBidder):
         self.is_paced = is_paced & ~(is_behind & (self.level >= 0.0))
 
     def _close_day(self) -> None:
-        ran_dry = self.dry_at < 1.0
+        budget_exhausted = self.dry_at < 1.0
         mean_level = self.level_sum / np.maximum(self.level_traffic, 1e-9)
         lasting = mean_level + np.log(np.clip(self.dry_at, 1e-3, 1.0)) / 2.0
         lower = np.maximum(np.minimum(self.level, lasting), -self.max_cut)
-        self.level = np.where(ran_dry, lower, self.level)
-        self.is_paced = self.is_paced | (ran_dry & (self.level < 0.0))
+        self.level = np.where(budget_exhausted, lower, self.level)
+        self.is_paced = self.is_paced | (budget_exhausted & (self.level < 0.0))
         self.level_sum = np.zeros(self.n_advertisers)
         self.level_traffic = np.zeros(self.n_advertisers)
         self.seen_clicks, self.seen_spent = self.seen_clicks / 2.0, self.seen_spent / 2.0

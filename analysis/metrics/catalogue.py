@@ -67,7 +67,7 @@ COLUMNS: dict[str, str] = {
     "retrieval_reached": "shares of the pre-ranking stage's choice from the corpus that retrieval passed on",
     "retrieval_requests": "requests with such a choice",
     "cpc_error": "distances of prices to those with true CTRs, times expected clicks",
-    "cpc_error_floor": "the same of prices that know all of the CTR but its noise",
+    "cpc_error_irreducible": "the same of prices that know all of the CTR but its noise",
     "cpc_bias": "differences of prices to those with true CTRs, times expected clicks",
     "cpc_true": "prices with true CTRs, times expected clicks",
     "click_value": "what clicks were worth to their advertisers",
@@ -285,7 +285,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         name="expected_ctr",
         label="CTR, expected",
         unit="percent",
-        meaning="CTR with each click replaced by its true probability: the quantity itself, without the luck "
+        meaning="CTR with each click replaced by its true probability: the quantity itself, without noise "
         "of the draw.",
         decimals=2,
         top="expected_clicks",
@@ -349,7 +349,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         bottom="cpc_true",
     ),
     Metric(
-        name="cpc_error_floor",
+        name="cpc_error_irreducible",
         label="CPC error, floor",
         unit="percent",
         meaning="The CPC error that would be left on the same ranked list if every feature were used "
@@ -358,7 +358,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         decimals=1,
         is_signed_or_near_zero=True,
         better="",
-        top="cpc_error_floor",
+        top="cpc_error_irreducible",
         bottom="cpc_true",
     ),
     Metric(
@@ -384,7 +384,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         bottom="expected_revenue",
     ),
     Metric(
-        name="payment_error",
+        name="payment_error_vs_oracle",
         label="Payment error",
         unit="percent",
         meaning="Sum over advertisers of how far their payments are from those under an oracle cascade, "
@@ -393,7 +393,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         decimals=1,
         better="lower",
         vectors="payments",
-        function=_of_payments(money.payment_error),
+        function=_of_payments(money.payment_error_vs_oracle),
         rises_with_noise=True,
     ),
     Metric(
@@ -431,7 +431,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
 # Beside them where pages are looked at again: in what-ifs, and in runs that are compared by their logs.
 PAGE_MEASURES: dict[str, Metric] = by_name(
     Metric(
-        name="slots_filled",
+        name="fill_rate",
         label="Slots filled",
         unit="percent",
         meaning="Share of the page's slots that show an ad.",
@@ -681,7 +681,7 @@ def measure_names(metrics: Mapping[str, Any]) -> list[str]:
 
 def steps_of(metrics: Mapping[str, Any]) -> list[str]:
     """The steps of pre-ranking in their order; none where there is a single one, which needs no name."""
-    named = dict.fromkeys(row.get("stage") for row in metrics.get("culprit") or [])
+    named = dict.fromkeys(row.get("stage") for row in metrics.get("ablation") or [])
     return [step for step in named if step is not None and step != ALL_STEPS]
 
 

@@ -81,7 +81,7 @@ def welfare(
     return delivered, slot_sum(oracle_value, oracle_expected_clicks, oracle_shown)
 
 
-def payment_error(paid: ArrayLike, paid_oracle: ArrayLike) -> NDArray[np.float64]:
+def payment_error_vs_oracle(paid: ArrayLike, paid_oracle: ArrayLike) -> NDArray[np.float64]:
     """Σ over advertisers |paid − paid_oracle| / Σ paid_oracle.  [..., advertisers] -> [...]
 
     Takes sums over requests, since an advertiser over-charged here may be under-charged there; NaN if the

@@ -12,12 +12,12 @@ from typing import Any
 from cascade_sim.analysis.report.comparisons import ordered_arms
 from cascade_sim.analysis.report.figures.style import drawn
 from cascade_sim.analysis.report.section import Figure, Section
+from cascade_sim.analysis.report.sections.ablation import ablation_section
 from cascade_sim.analysis.report.sections.answer import answer_section
 from cascade_sim.analysis.report.sections.arms import arms_section
 from cascade_sim.analysis.report.sections.asked import asked_kinds, asked_section, market_question
 from cascade_sim.analysis.report.sections.background import background_section
 from cascade_sim.analysis.report.sections.critical_bids import critical_bids_section
-from cascade_sim.analysis.report.sections.culprit import culprit_section
 from cascade_sim.analysis.report.sections.funnel import funnel_section
 from cascade_sim.analysis.report.sections.markets.compute import compute_section
 from cascade_sim.analysis.report.sections.markets.designs import design_section
@@ -43,7 +43,7 @@ SECTIONS: list[Builder] = [
     answer_section,
     arms_section,
     replayed_section,
-    culprit_section,
+    ablation_section,
     orders_section,
     funnel_section,
     models_section,

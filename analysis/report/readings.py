@@ -52,7 +52,7 @@ def bidder_kinds(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     kinds = {name: kind for name, kind in bidders.items() if kind}
 
     def place(name: str) -> tuple[bool, float, str]:
-        gap = finite(kinds[name].get("largest_gap"))
+        gap = finite(kinds[name].get("max_pacing_error"))
         return not has_budget(kinds[name]), float("inf") if gap is None else gap, name
 
     return {name: kinds[name] for name in sorted(kinds, key=place)}
@@ -152,7 +152,7 @@ RANKER_GROUPS = {
 }
 
 
-RANKER_SETTINGS = ("objective", "ranking", "batching", "dumped_by", "calibrator", "fit", "refit")
+RANKER_SETTINGS = ("objective", "ranking", "batching", "logged_scores_from", "calibrator", "fit", "refit")
 
 
 def drift_arms(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -328,12 +328,12 @@ WHAT_IF_REVENUE = "expected_revenue_per_request"
 WHAT_IF_MEASURES: dict[str, Measure] = {
     **{name: ARM_MEASURES[name] for name in (WHAT_IF_REVENUE, "revenue_per_request", "expected_rpm", "rpm")},
     **{name: ARM_MEASURES[name] for name in ("expected_ctr", "ctr", "cpc")},
-    **{name: PAGE_MEASURES[name] for name in ("slots_filled", "impressions_per_request")},
+    **{name: PAGE_MEASURES[name] for name in ("fill_rate", "impressions_per_request")},
     **{
         name: ARM_MEASURES[name]
         for name in ("rcs", "true_value_recall", "cpc_error", "cpc_bias", "revenue_pcoc")
     },
-    **{name: ARM_MEASURES[name] for name in ("welfare", "revenue_vs_oracle", "payment_error")},
+    **{name: ARM_MEASURES[name] for name in ("welfare", "revenue_vs_oracle", "payment_error_vs_oracle")},
 }
 
 WHAT_IF_MEASURES |= REPLAY_MEASURES  # of an imported market
@@ -388,7 +388,7 @@ def point_label(answer: Mapping[str, Any], point: Mapping[str, Any]) -> str:
     return value_text(point["settings"][parameter]) if parameter else settings_text(point["settings"])
 
 
-# The culprit
+# The ablation
 
 
 def row_label(row: Mapping[str, Any], model: str | None = None) -> str:
@@ -411,9 +411,9 @@ def bid_label(row: Mapping[str, Any]) -> str:
     return f"{row['bid']}-bid" + (f" ({row['pcvr']})" if row.get("pcvr") else "")
 
 
-def culprit_measures(metrics: Mapping[str, Any]) -> tuple[str, str]:
+def ablation_measures(metrics: Mapping[str, Any]) -> tuple[str, str]:
     """The CTR and revenue measures whose lifts the rows show: expected, and per request, where known."""
-    rows = metrics.get("culprit") or []
+    rows = metrics.get("ablation") or []
 
     def first_known(*names: str) -> str:
         known = [name for name in names if any(lift_of(row.get(name)).value is not None for row in rows)]

@@ -12,8 +12,8 @@ from typing import Any
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
 from cascade_sim.analysis.report.decision import decide, money_lost
 from cascade_sim.analysis.report.readings import drift_arms, market_baseline
+from cascade_sim.analysis.report.sections.ablation import ablation_table, steps_table
 from cascade_sim.analysis.report.sections.asked import asked_answers
-from cascade_sim.analysis.report.sections.culprit import culprit_table, steps_table
 from cascade_sim.analysis.report.sections.markets.drift import drift_table, drift_words
 from cascade_sim.analysis.report.sections.markets.learning import learning_words
 from cascade_sim.analysis.report.sections.markets.market import bidders_table, market_words
@@ -133,15 +133,15 @@ def _span_text(table: Table, span: slice, gap: int, color: bool, width: int, mar
 
 
 def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: int = 100) -> Shown:
-    """What a run prints at its end: the answer, the arms, the culprit, the models, and the budgets."""
+    """What a run prints at its end: the answer, the arms, the ablation, the models, and the budgets."""
     answer = decide(metrics)
     lost = money_lost(metrics)
     lead = [line for asked in asked_answers(metrics) for line in (asked.headline, *asked.lines) if line]
     heads = [textwrap.fill(line, max(width, 40)) for line in (*lead, answer.headline)]
     parts = ["\n".join(heads) + "\n", table_text(_terminal_arms(metrics), color=color, width=width)]
-    culprit = culprit_table(metrics)
-    if culprit is not None:
-        parts.append(table_text(culprit, color=color, width=width))
+    ablation = ablation_table(metrics)
+    if ablation is not None:
+        parts.append(table_text(ablation, color=color, width=width))
     parts += [table_text(table, color=color, width=width) for table in _after_steps(metrics)]
     orders = [orders_table(metrics, name) for name in metrics.get("orders") or {}]
     parts += [table_text(table, color=color, width=width) for table in orders if table is not None]

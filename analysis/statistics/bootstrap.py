@@ -515,8 +515,8 @@ def variance_reduction(
     today, then [R]: what two arms got from the same requests. Traffic is cut into G stretches of consecutive
     requests; a_g and b_g are the means of the two arms on stretch g.
 
-        paired        d_g = b_g - a_g: the same requests and the same luck
-        independent   u_g = b_h - a_g with h another stretch: other requests and other luck
+        paired        d_g = b_g - a_g: the same requests and common random numbers
+        independent   u_g = b_h - a_g with h another stretch: other requests and independent random numbers
 
     The worth of common random numbers is Var(u) / Var(d). Var(u) is the mean of the sample variance of u over
     all ways to shift the second arm by 1 to G - 1 stretches. Over all shifts the covariance of b with a sums

@@ -1,7 +1,7 @@
 """What an experimenter reads from a trial: effects on ratios of sums, with intervals that fit the design.
 
 An effect is T - C, or as a lift T / C - 1, where T = sum(top) / sum(bottom) over what was treated and C over
-what was not. Intervals are 95 % and say how far the assignment's luck may have moved the effect. They know
+what was not. Intervals are 95 % and say how far the assignment's noise may have moved the effect. They know
 nothing of interference: where the arms share budgets, an interval may be narrow and far off.
 
     ratio_effect        independent units, or clusters of them
@@ -155,7 +155,7 @@ def cuped(
         theta = sum(e f) / sum(f^2)  over both arms,  adjusted = (T - C) - theta * (T - C before the trial),
         Var = sum over arms of  sum((e - theta f)^2) / (n_a (n_a - 1)).
     With bottom = 1 it is the CUPED of means (Deng, Xu, Kohavi and Walker 2013). Before the trial both arms
-    are treated alike, so what is taken out is luck. None if an arm has no unit with any `bottom` then or
+    are treated alike, so what is taken out is noise. None if an arm has no unit with any `bottom` then or
     now, or fewer than two units.
     """
     treated = np.asarray(is_treated, bool)

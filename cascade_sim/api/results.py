@@ -108,7 +108,7 @@ class RunResult(Result):
 
         Returns:
             A row per impression; times in seconds, money in micro-units. A column of codes that stand for
-            names (`answered_by` of a market: stages) is categorical.
+            names (`served_by_stage` of a market: stages) is categorical.
 
         Raises:
             UserError: no such table; the message lists the tables.

@@ -61,7 +61,7 @@ def _auctions(bidders: int, slots: int, n: int, at_once: int) -> float:
 def market_seconds(sim: Simulation, arm: Arm, n_requests: int, rate: float = 200.0) -> float:
     """CPU seconds for n requests of a market with budgets, pacing bidders, conversions and its log on disk.
 
-    How many arrive is luck: the time is that of those who came, scaled to n.
+    How many arrive is random: the time is that of those who came, scaled to n.
     """
     spec = Market(
         days=n_requests / rate / DAY,

@@ -1,6 +1,6 @@
 """What was computed for the candidates of a block once, for all arms that ask again.
 
-Many arms look at the same candidates: the shadow, the oracle and the search for the culprit score the same
+Many arms look at the same candidates: the shadow, the oracle and the ablation score the same
 pre-ranking sets, and a competitive set is a part of one. A block that carries a memo is answered from it.
 Who asks the same blocks many questions keeps their memos: a parameter then selects, prices and measures
 again, and no model is asked twice.

@@ -74,5 +74,5 @@ def _explored_page(block: Block, ads: np.ndarray, arm: Arm, platform: Platform) 
 
 def random_page(requests: np.ndarray, ids: np.ndarray, slots: int, seed: int) -> np.ndarray:
     """A uniform draw of ads in random order, and no runner-up.  [R, n] -> [R, slots + 1]"""
-    luck = draws.uniform(seed, "explored page", requests[:, None], ids)
-    return np.pad(least_of_rows(ids, luck, slots), ((0, 0), (0, 1)), constant_values=-1)
+    draw = draws.uniform(seed, "explored page", requests[:, None], ids)
+    return np.pad(least_of_rows(ids, draw, slots), ((0, 0), (0, 1)), constant_values=-1)

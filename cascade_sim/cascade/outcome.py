@@ -1,6 +1,6 @@
 """What becomes of a page: clicks, conversions and charges, from the ground truth.
 
-Luck is keyed by (request, ad), so an ad that two arms show to the same request meets the same luck.
+Draws are keyed by (request, ad), so an ad that two arms show to the same request shares the random draw.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def outcome(
 ) -> Outcome:
     """Realise the page of every request in the block.
 
-    Of a replayed log a logged click is expected with 0 or 1, so no luck changes it.
+    Of a replayed log a logged click is expected with 0 or 1, so no draw changes it.
     """
     win_set = decision.win_set
     true_ctr, expected, observed = truth.on_page(
@@ -62,8 +62,8 @@ def outcome(
         # Few pages are clicked: only those need a conversion rate.
         clicked = block.take(row)
         ads = win_set[row, slot][:, None]
-        luck = draws.uniform(seed, "conversion", clicked.requests[:, None], ads)
-        conversions[row, slot] = happens(truth.cvr(clicked, ads), luck)[:, 0]
+        draw = draws.uniform(seed, "conversion", clicked.requests[:, None], ads)
+        conversions[row, slot] = happens(truth.cvr(clicked, ads), draw)[:, 0]
     charged = clicks if charging == "click" else win_set >= 0
     return Outcome(
         true_ctr=true_ctr,

@@ -1,6 +1,6 @@
 """The way of a request through the cascade, top to bottom.
 
-`serve` is the only code path: online serving, the shadow, the search for the culprit, what-if replay
+`serve` is the only code path: online serving, the shadow, the ablation, what-if replay
 and `trace` all call it, with other stages or other parameters.
 """
 
@@ -42,19 +42,23 @@ __all__ = [
 ]
 
 
-def serve(block: Block, arm: Arm, platform: Platform, answered_by: np.ndarray | None = None) -> Decision:
+def serve(block: Block, arm: Arm, platform: Platform, served_by_stage: np.ndarray | None = None) -> Decision:
     """The whole cascade for a block of requests. Decides; changes nothing.
 
     Fewer candidates than slots leave slots empty (-1). An ad with zero bid, zero pCTR, or below a
     reserve is never shown. Equal scores go to the smaller ad id.
-    `answered_by` [R] is the place of the last stage that each request had time for (`late`); None: all.
+    `served_by_stage` [R] is the place of the last stage that each request had time for (`late`); None: all.
     A block with `parameters` has a reserve or squashing of each request (not for late answers).
     """
-    if answered_by is not None and block.parameters is not None:
+    if served_by_stage is not None and block.parameters is not None:
         raise ValueError("requests that run out of time are answered with the arm's own parameters")
     made = passes(block, arm, platform)
-    decision = Decision(made, priced(block, made[-1], arm, platform, may_fuse=answered_by is None))
-    return decision if answered_by is None else answered_earlier(decision, block, arm, platform, answered_by)
+    decision = Decision(made, priced(block, made[-1], arm, platform, may_fuse=served_by_stage is None))
+    return (
+        decision
+        if served_by_stage is None
+        else answered_earlier(decision, block, arm, platform, served_by_stage)
+    )
 
 
 def passes(block: Block, arm: Arm, platform: Platform) -> tuple[Pass, ...]:

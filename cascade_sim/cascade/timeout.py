@@ -1,6 +1,6 @@
 """Pages of requests that ran out of time: decided by the last stage that was done.
 
-`answered_by` [R] int8 says which, by its place in `arm.stage_names`: 0 is retrieval, -1 none.
+`served_by_stage` [R] int8 says which, by its place in `arm.stage_names`: 0 is retrieval, -1 none.
 """
 
 from dataclasses import replace
@@ -18,17 +18,17 @@ NOT_ANSWERED, BY_RETRIEVAL = -1, 0
 
 
 def answered_earlier(
-    decision: Decision, block: Block, arm: Arm, platform: Platform, answered_by: np.ndarray
+    decision: Decision, block: Block, arm: Arm, platform: Platform, served_by_stage: np.ndarray
 ) -> Decision:
     """The decision, with rows that had no time for all stages answered by an earlier one, or not at all."""
     for at in range(1, len(arm.stages)):
-        rows = np.nonzero(answered_by == at)[0]
+        rows = np.nonzero(served_by_stage == at)[0]
         if len(rows):
             page = _by_stage(at, rows, decision, block, arm, platform)
             reached, later = decision.passes[: at + 1], decision.passes[at + 1 :]
             passes = (*reached, *(_unreached(one, rows) for one in later))
             decision = Decision(passes, decision.page.with_rows(rows, page))
-    return _by_retrieval(decision, block, arm, platform, answered_by)
+    return _by_retrieval(decision, block, arm, platform, served_by_stage)
 
 
 def _unreached(one: Pass, rows: np.ndarray) -> Pass:
@@ -64,7 +64,7 @@ def _by_stage(
 
 
 def _by_retrieval(
-    decision: Decision, block: Block, arm: Arm, platform: Platform, answered_by: np.ndarray
+    decision: Decision, block: Block, arm: Arm, platform: Platform, served_by_stage: np.ndarray
 ) -> Decision:
     """The decision with the rows that had no time for any scoring answered by retrieval, or not at all.
 
@@ -74,10 +74,10 @@ def _by_retrieval(
     list later has to treat it as not auctioned. Its bids are the init-bids, its qualities 1, and its pCTRs,
     which were not predicted, 0. Rows without an answer are empty.
     """
-    rows = np.nonzero(answered_by <= BY_RETRIEVAL)[0]
+    rows = np.nonzero(served_by_stage <= BY_RETRIEVAL)[0]
     if not len(rows):
         return decision
-    late, is_answered = block.take(rows), (answered_by[rows] >= BY_RETRIEVAL)[:, None]
+    late, is_answered = block.take(rows), (served_by_stage[rows] >= BY_RETRIEVAL)[:, None]
     depth, size = decision.ranked_set.shape[1], decision.competitive_set.shape[1]
     nearest = best_first(arm.retrieval.retriever, late, decision.retrieved[rows])[:, :size]
     nearest = np.where(is_answered, nearest, np.int32(-1))

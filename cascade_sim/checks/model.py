@@ -620,8 +620,8 @@ def samples(subject: Subject) -> Impressions | Lists:
     """What the recipe learns from: clicks drawn from the ground truth, or lists in the truth's order."""
     block = subject.block(N_LISTS)
     rows = np.arange(N_LISTS)[:, None]
-    luck = draws.uniform(SEED, "check ads", rows, np.arange(LIST)[None, :])
-    ads = (luck * subject.world.n_ads).astype(np.int32)
+    draw = draws.uniform(SEED, "check ads", rows, np.arange(LIST)[None, :])
+    ads = (draw * subject.world.n_ads).astype(np.int32)
     ctr = subject.truth.ctr(block, ads)
     if not subject.spec.trained_by.has_teacher:
         click = draws.uniform(SEED, "check clicks", rows, np.arange(LIST)[None, :]) < ctr

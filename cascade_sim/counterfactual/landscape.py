@@ -1,6 +1,6 @@
 """The bid landscape of one ad: what it would have got and paid over a run's evaluation, bid by bid.
 
-All else is as it was, also what models see and the luck of every (request, ad): an ad that keeps its slot
+All else is as it was, also what models see and the draw of every (request, ad): an ad that keeps its slot
 keeps its click. Only requests that retrieve the ad can change. Each of those is served once with a bid beyond
 all others, which shows the ad's rivals in the auction; they do not depend on its bid (see `bid_response`).
 Then every bid is decided at once: does it pass pre-ranking, and what does the auction among the ad and its
@@ -214,8 +214,8 @@ def _of_block(
     is_own &= own.passes_pre_ranking(bid)[:, :, None]
     cpc = page.cpc_micros.reshape(is_own.shape)
     expected = sim.environment.expected_clicks(block, row, is_own, ad)
-    luck = draws.uniform(sim.seed, "click", block.requests[row], np.full(len(row), ad))
-    clicks = happens(expected, luck[:, None])
+    draw = draws.uniform(sim.seed, "click", block.requests[row], np.full(len(row), ad))
+    clicks = happens(expected, draw[:, None])
     is_clicked = arm.charging == "click"
     totals = {
         "impressions": is_own.sum(axis=(1, 2)),

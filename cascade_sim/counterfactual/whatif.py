@@ -1,6 +1,6 @@
 """What-ifs: the evaluation served again with some parameters changed and everything else as it was.
 
-Requests, users, luck (each draw is keyed by request and ad), world, trained models and the advertisers' bids
+Requests, users, draws (each is keyed by request and ad), world, trained models and the advertisers' bids
 are the same on both sides, so what is left of a difference is the parameter's own. `WhatIfStudy` asks a
 finished run, `what_if_section` a study that has just been evaluated; both go through `ask`, which measures as
 the study did and logs nothing. `write_answer` puts the answer into a folder: JSON, CSV, a page and its
@@ -46,7 +46,7 @@ TODAY = "today"
 HELD_FIXED = (
     "the world, and the models as they were trained",
     "the traffic: the same requests by the same users",
-    "the luck: an ad that both sides show in the same slot of a request is clicked on both or on neither",
+    "the draws: an ad that both sides show in the same slot of a request is clicked on both or on neither",
     "the advertisers' bids: nobody reacts to the change",
     "budgets: endless, as in the evaluation",
 )
@@ -318,7 +318,7 @@ def _settings_today(scenario: Scenario, spec: ArmSpec, question: Question) -> di
 
 
 class WhatIfEvaluation(ArmEvaluation):
-    """Some arms on the evaluation's own traffic and luck.
+    """Some arms on the evaluation's own traffic and random draws.
 
     `ruler_arm` is the run's baseline: welfare and oracle stay those of the run. Without the log of the run
     the ads that were exposed are not known, and measures that are split by exposure are left out.
@@ -380,7 +380,7 @@ class WhatIfEvaluation(ArmEvaluation):
         return table
 
     def pairing(self, today: str, name: str) -> dict[str, dict[str, Any]]:
-        """How many times the same requests and luck shrink the variance of a difference in revenue."""
+        """How many times the same requests and draws shrink the variance of a difference in revenue."""
         resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
         tables = self._resampled
         if self.uncertainty.is_common:

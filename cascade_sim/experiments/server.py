@@ -84,7 +84,7 @@ class SplitServer(MarketServer):
             server.begin_window([block for block in own if len(block)], pool)
         return [None] * len(blocks)
 
-    def rank(self, block: Block, depth: int, answered_by: np.ndarray | None = None) -> MixedLists:
+    def rank(self, block: Block, depth: int, served_by_stage: np.ndarray | None = None) -> MixedLists:
         """Each arm ranks its own requests, as deep as it does alone, or down to its end if `depth` is 0."""
         rows = [self._rows(block, i) for i in range(len(self.servers))]
         ranked: list[RankedLists | None] = [None] * len(rows)

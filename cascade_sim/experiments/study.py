@@ -1,7 +1,7 @@
 """Experiments on a market, and what a launch would bring: the section `market.designs` of metrics.json.
 
 Truth is a market in which everybody gets the treatment from the first day of the trial on, less one in which
-nobody does: the same requests, the same luck, so for these days of this world it is exact. Each design is
+nobody does: the same requests, the same draws, so for these days of this world it is exact. Each design is
 lived through as it would be in production, and read as an experimenter would.
 
 Checkpoints and tables are those of a market called design-KIND (split budgets: design-budget-control and

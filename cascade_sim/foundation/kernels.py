@@ -242,17 +242,17 @@ def take_columns(values, columns, empty):
 
 
 @kernel
-def least_of_rows(ids, luck, k):
-    """The k ids of the least luck, least first; of equals the first column.  [R, n], [R, n] -> [R, k] int32
+def least_of_rows(ids, draw, k):
+    """The k ids of the least draws, least first; of equals the first column.  [R, n], [R, n] -> [R, k] int32
 
-    Luck is above 0. Padding is never taken; short rows end in -1. Floats above 0 have the order of their
+    Draws are above 0. Padding is never taken; short rows end in -1. Floats above 0 have the order of their
     bits, so the minimum of several is found at once.
     """
     n_rows, n = ids.shape
     out = np.full((n_rows, k), -1, np.int32)
     taken = np.int64(2**63 - 1)
     keys = np.empty(n, np.int64)
-    bits = luck.view(np.int64)
+    bits = draw.view(np.int64)
     for r in range(n_rows):
         for j in range(n):
             keys[j] = bits[r, j] if ids[r, j] >= 0 else taken

@@ -2,7 +2,7 @@
 
 Every draw is a pure function of (seed, purpose, ids): a counter-based hash, not a generator with
 hidden state. Who drew before, how requests were cut into blocks and how many workers there are
-cannot change it, and two arms that show the same ad to the same request meet the same luck.
+cannot change it, and two arms that show the same ad to the same request share the random draw.
 """
 
 import hashlib

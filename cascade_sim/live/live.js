@@ -3,7 +3,7 @@
 (function () {
   const $ = (id) => document.getElementById(id);
   const VIEWS = { curve: "Curve", funnel: "Funnel", payers: "Who pays", requests: "Requests", day: "The day", runs: "Runs" };
-  const TILES = ["expected_ctr", "cpc", "rcs", "slots_filled", "welfare", "expected_rpm", "revenue_per_request", "cpc_error", "observed_revenue_share"];
+  const TILES = ["expected_ctr", "cpc", "rcs", "fill_rate", "welfare", "expected_rpm", "revenue_per_request", "cpc_error", "observed_revenue_share"];
   const MONEY = "Revenue per request";
   const FIND = { user: "", ad: "", advertiser: "", least: "", most: "", sort: "gain", changed: "1" };
   const client = Array.from(crypto.getRandomValues(new Uint8Array(8)), (b) => b.toString(16).padStart(2, "0")).join("");
@@ -340,7 +340,7 @@
     const view = $("view-curve"), numeric = about.parameters.filter((k) => !k.needs);
     const last = Array.from(state.parameters.keys()).pop();
     const path = numeric.some((k) => k.path === state.parameter) ? state.parameter : numeric.some((k) => k.path === last) ? last : numeric[0].path;
-    const names = ["expected_revenue_per_request", "revenue_per_request", "expected_ctr", "cpc", "rcs", "slots_filled", "welfare", "expected_rpm"].filter((name) => answer.measures[name]);
+    const names = ["expected_revenue_per_request", "revenue_per_request", "expected_ctr", "cpc", "rcs", "fill_rate", "welfare", "expected_rpm"].filter((name) => answer.measures[name]);
     const measure = names.includes(state.measure) ? state.measure : names[0];
     const parameter = about.parameters.find((k) => k.path === path);
     const others = settings().filter((word) => !word.startsWith(path + "="));

@@ -46,7 +46,7 @@ MAX_WORDS = 40  # parameters at a time
 LONGEST = 2_000  # characters of a word
 MAX_EXACT = 8  # exact answers that wait, of some seconds each
 CURVE_MEASURES = (
-    *(WHAT_IF_REVENUE, "revenue_per_request", "expected_ctr", "cpc", "rcs", "slots_filled"),
+    *(WHAT_IF_REVENUE, "revenue_per_request", "expected_ctr", "cpc", "rcs", "fill_rate"),
     *("welfare", "expected_rpm"),
 )
 

@@ -303,9 +303,9 @@ def split(data: RankingFile, path: Path, drawn: bool = False) -> tuple[RankingFi
 
 def drawn_aside(n_lists: int, seed: int) -> np.ndarray:
     """Whether each list is one to choose by: a fifth of them, rounded down, drawn by the seed.  [Q]"""
-    luck = draws.uniform(seed, "ltr lists to choose by", np.arange(n_lists))
+    draw = draws.uniform(seed, "ltr lists to choose by", np.arange(n_lists))
     is_aside = np.zeros(n_lists, bool)
-    is_aside[np.argsort(luck)[: n_lists // KEPT_ASIDE]] = True
+    is_aside[np.argsort(draw)[: n_lists // KEPT_ASIDE]] = True
     return is_aside
 
 

@@ -99,25 +99,25 @@ class MarketServer:
         """
         size, n = self.sim.scenario.traffic.block, len(window)
         blocks = [window.take(slice(start, start + size)) for start in range(0, n, size)]
-        answered_by = self.begin_window(blocks, pool)
-        for block, lists in self._ranked(blocks, self.list_depth, answered_by, pool):
+        served_by_stage = self.begin_window(blocks, pool)
+        for block, lists in self._ranked(blocks, self.list_depth, served_by_stage, pool):
             yield from self._settle(block, lists, took_part)
 
     def begin_window(self, blocks: list[Block], pool: ThreadPoolExecutor | None) -> list[np.ndarray | None]:
         """The sizes of this window, and for each block the last stage that each request has time for."""
         self.arm = self.compute.arm_now(self.arm)
-        return self.compute.answered_by(blocks, self.arm, self.platform, pool)
+        return self.compute.served_by_stage(blocks, self.arm, self.platform, pool)
 
     def _ranked(
         self,
         blocks: list[Block],
         depth: int,
-        answered_by: list[np.ndarray | None],
+        served_by_stage: list[np.ndarray | None],
         pool: ThreadPoolExecutor | None,
     ) -> Iterator[tuple[Block, RankedLists]]:
         """Blocks with their lists, in order; a few at a time are under way."""
         pending: deque[tuple[Block, Future]] = deque()
-        for block, answered in zip(blocks, answered_by, strict=True):
+        for block, answered in zip(blocks, served_by_stage, strict=True):
             if pool is None:
                 yield block, self._rank_or_name(block, depth, answered)
                 continue
@@ -132,16 +132,16 @@ class MarketServer:
         """As `rank`; an error says which requests it came with."""
         return serve_block("market", block, lambda whole: self.rank(whole, depth, answered))
 
-    def rank(self, block: Block, depth: int, answered_by: np.ndarray | None = None) -> RankedLists:
+    def rank(self, block: Block, depth: int, served_by_stage: np.ndarray | None = None) -> RankedLists:
         """The cascade's order for each request, `depth` deep; a random one for explored requests. Pure.
 
-        `answered_by` [R] is the last stage that each request had time for; None: all had time for ranking.
+        `served_by_stage` [R]: the last stage that each request had time for; None: ranking, for all.
         """
         arm, world = self.arm, self.sim.world
         by_last = len(arm.stages)  # its place in `stage_names`
         block, slots, reserve = self._own_parameters(block)
-        decision = serve(block, replace(arm, slots=depth - 1), self.platform, answered_by)
-        answers = np.full(len(block), by_last, np.int8) if answered_by is None else answered_by
+        decision = serve(block, replace(arm, slots=depth - 1), self.platform, served_by_stage)
+        answers = np.full(len(block), by_last, np.int8) if served_by_stage is None else served_by_stage
         ads, bid = decision.ranked_set.copy(), decision.ranked_bid.copy()
         quality = decision.ranked_quality.astype(np.float64)
         prediction = decision.ranked_pctr.astype(np.float64)
@@ -170,7 +170,7 @@ class MarketServer:
             is_cut=is_cut,
             is_auctioned=is_auctioned,
             is_explored=is_explored,
-            answered_by=answers,
+            served_by_stage=answers,
             raw_score=self._raw_scores(block, ads, is_explored | (answers == by_last)),
             entrants=np.where(enters, entrants, -1),
             slots=slots,
@@ -219,8 +219,8 @@ class MarketServer:
         takes_part = np.ones(share.shape, bool)
         row, place = np.nonzero(share < 1)
         if len(row):
-            luck = draws.uniform(self.sim.seed, "participation", block.requests[row], advertiser[row, place])
-            takes_part[row, place] = luck < share[row, place]
+            draw = draws.uniform(self.sim.seed, "participation", block.requests[row], advertiser[row, place])
+            takes_part[row, place] = draw < share[row, place]
         return takes_part
 
     def _settle(self, block: Block, lists: RankedLists, took_part: np.ndarray) -> Iterator[SettledBlock]:
@@ -258,7 +258,7 @@ class MarketServer:
         The whole block, since what a net predicts may differ in the last bit with the number of requests
         beside it.
         """
-        return self.rank(block, self.arm.most_auctioned, lists.answered_by)
+        return self.rank(block, self.arm.most_auctioned, lists.served_by_stage)
 
     @property
     def list_depth(self) -> int:
@@ -285,8 +285,8 @@ class MarketServer:
         ads, nothing = of_page(lists.ads, pages, -1), np.zeros_like(taken)
         click_time = np.where(clicks, block.times[:, None], np.inf)
         if self._is_late:
-            luck = draws.uniform(self.sim.seed, "click delay", block.requests[:, None], ads)
-            click_time += click_delays(luck, self.spec.charging.click_delay)
+            draw = draws.uniform(self.sim.seed, "click delay", block.requests[:, None], ads)
+            click_time += click_delays(draw, self.spec.charging.click_delay)
         conversions, conversion_time = self._convert(block, ads, click_time)
         return SettledBlock(
             block=block,

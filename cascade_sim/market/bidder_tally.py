@@ -146,13 +146,13 @@ class KindTally:
             "spend": spend / MICROS,
             "click_value": value / MICROS,
             "surplus": (value - spend) / MICROS,
-            "spend_of_budget": float(days[:, budgeted].sum() / (budget.sum() * len(days)))
+            "budget_utilisation": float(days[:, budgeted].sum() / (budget.sum() * len(days)))
             if len(budgeted)
             else None,
-            "median_use": float(np.median(use)) if use.size else None,
-            "ran_dry": len(dry) / (len(days) * len(budgeted)) if len(budgeted) else None,
-            "dry_hour": float(np.median(dry) / HOUR) if len(dry) else None,
-            "largest_gap": max((abs(spent[i] - traffic) for spent, traffic in shares), default=0.0),
+            "median_utilisation": float(np.median(use)) if use.size else None,
+            "budget_exhausted": len(dry) / (len(days) * len(budgeted)) if len(budgeted) else None,
+            "exhaustion_hour": float(np.median(dry) / HOUR) if len(dry) else None,
+            "max_pacing_error": max((abs(spent[i] - traffic) for spent, traffic in shares), default=0.0),
         }
 
     def _wins(self, i: int) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class MarketCompute:
         """The arm with the size rule of the coming window."""
         return arm if self._rule is None else arm.with_stage(-2, size_rule=self._rule.rule)
 
-    def answered_by(
+    def served_by_stage(
         self, blocks: list[Block], arm: Arm, platform: Platform, pool: ThreadPoolExecutor | None
     ) -> list[np.ndarray | None]:
         """For each block of a window, the last stage each request has time for; None without servers."""
@@ -103,7 +103,7 @@ class MarketCompute:
             candidates = stage_candidates(before, size)
             passage = self._pools.serve(block.requests, block.times, candidates)
             self._tally.add(block.times, candidates, passage)
-            stages.append(passage.answered_by)
+            stages.append(passage.served_by_stage)
         return stages
 
     def metrics(self, revenue: float) -> dict[str, Any] | None:
@@ -132,7 +132,9 @@ def _sizes(block: Block, arm: Arm, platform: Platform) -> tuple[np.ndarray, np.n
 class RequestTiming:
     """What became of requests [R] in the S stages [R, S]. Times in milliseconds."""
 
-    answered_by: np.ndarray  # int8: place of the last stage done in time, -1 if not even retrieval (place 0)
+    served_by_stage: (
+        np.ndarray
+    )  # int8: place of the last stage done in time, -1 if not even retrieval (place 0)
     latency: np.ndarray  # float64: from arrival to the answer, the deadline where a stage was missed
     reached: np.ndarray  # int8: how many stages it came to, 1 to S, if only to wait
     wait: np.ndarray  # float64: from ready to the stage's start, or to the deadline; 0 if not reached
@@ -186,7 +188,7 @@ class ServerPools:
         n, n_stages = len(times), len(self._stages)
         normal = [draws.normal(self._seed, f"service {name}", requests) for name in self._stages]
         passage = RequestTiming(
-            answered_by=np.full(n, NOT_ANSWERED, np.int8),
+            served_by_stage=np.full(n, NOT_ANSWERED, np.int8),
             latency=np.zeros(n),
             reached=np.zeros(n, np.int8),
             wait=np.zeros((n, n_stages)),
@@ -196,9 +198,9 @@ class ServerPools:
             times, np.ascontiguousarray(candidates, np.float64), np.stack(normal, axis=1), self._jitter,
             self._deadline / 1e3, self._servers, self._batch, self._per_batch, self._per_candidate,
             self._free, self._batch_start, self._batch_size, self._batch_noise,
-            passage.answered_by, passage.latency, passage.reached, passage.wait, passage.service,
+            passage.served_by_stage, passage.latency, passage.reached, passage.wait, passage.service,
         )  # fmt: skip
-        passage.latency[passage.answered_by < n_stages - 1] = self._deadline
+        passage.latency[passage.served_by_stage < n_stages - 1] = self._deadline
         if n:
             self._last = float(times[-1])
         return passage
@@ -221,7 +223,7 @@ class ServerPools:
 @kernel
 def _place(
     times, candidates, normal, jitter, deadline, servers, batch, per_batch, per_candidate,
-    free, batch_start, batch_size, batch_noise, answered_by, latency, reached, wait, service,
+    free, batch_start, batch_size, batch_noise, served_by_stage, latency, reached, wait, service,
 ):  # fmt: skip
     """Fill the last five, request by request; the four before them are the state, changed in place."""
     for r in range(len(times)):
@@ -246,7 +248,7 @@ def _place(
             if start + work > last:
                 break
             ready = start + work
-            answered_by[r] = s
+            served_by_stage[r] = s
         latency[r] = 1e3 * (ready - times[r])
 
 
@@ -325,7 +327,7 @@ class ComputeTally:
     def add(self, times: np.ndarray, candidates: np.ndarray, passage: RequestTiming) -> None:
         """Requests in order: arrivals in seconds [R], candidates of each stage [R, S], their passage."""
         hour = np.minimum((times // HOUR).astype(int), len(self._hours) - 1)
-        answered = passage.answered_by.astype(int)
+        answered = passage.served_by_stage.astype(int)
         np.add.at(self._latency, np.searchsorted(EDGES, passage.latency), 1)
         # np.add.at adds one after the other, so that a sum does not depend on how requests were cut up.
         np.add.at(self._total_latency, np.zeros(len(times), int), passage.latency)

@@ -45,7 +45,7 @@ def rehearse(scenario: Scenario, home: Path = Path("."), seeds: int = 1) -> None
     toy = scenario
     if is_drawn:  # a world fitted to a log has the size of the log, and is soon opened
         toy = scenario.model_copy(update={"world": scenario.world.model_copy(update=TOY)})
-    with _same_luck():
+    with _same_state():
         sim = Simulation(toy, scenario.seed, home=home)
         _models(sim)
         if scenario.market is not None:
@@ -54,7 +54,7 @@ def rehearse(scenario: Scenario, home: Path = Path("."), seeds: int = 1) -> None
 
 
 @contextmanager
-def _same_luck() -> Iterator[None]:
+def _same_state() -> Iterator[None]:
     """What is drawn inside from generators that all share is drawn again after it."""
     python, numpys = random.getstate(), np.random.get_state()
     try:
@@ -117,8 +117,8 @@ def _users(sim: Simulation, market: Market) -> None:
     model = build_click_model(market.users, sim.platform.slot_effects, sim.home)
     slots = len(sim.platform.slot_effects)
     shown = np.arange(slots)[None, :] <= np.arange(REQUESTS)[:, None] * slots // REQUESTS  # short pages too
-    luck = (np.arange(shown.size).reshape(shown.shape) + 0.5) / shown.size
-    ask(model, market.users, np.where(shown, 0.3, 0.0), shown, luck, luck)
+    draw = (np.arange(shown.size).reshape(shown.shape) + 0.5) / shown.size
+    ask(model, market.users, np.where(shown, 0.3, 0.0), shown, draw, draw)
     own_code.note_late(type(model), before)
 
 

@@ -37,7 +37,7 @@ class LiveShadow:
             return
         requests = settled.block.requests
         is_watched = draws.uniform(self._seed, "live shadow", requests) < self._share
-        is_ranked = settled.lists.answered_by == len(server.arm.stages)
+        is_ranked = settled.lists.served_by_stage == len(server.arm.stages)
         rows = np.nonzero(is_watched & is_ranked)[0]
         if not len(rows):
             return

@@ -30,7 +30,7 @@ class RankedLists:
     is_cut: np.ndarray  # [R] bool: candidates beyond the last one were not handed over
     is_auctioned: np.ndarray  # [R] bool; otherwise no auction made the order, and a slot costs the reserve
     is_explored: np.ndarray  # [R] bool
-    answered_by: np.ndarray  # [R] int8: the stage whose order it is, by its place in arm.stage_names
+    served_by_stage: np.ndarray  # [R] int8: the stage whose order it is, by its place in arm.stage_names
     raw_score: np.ndarray  # float32, what is dumped beside the prediction; NaN where that says it all
     entrants: np.ndarray  # [R, c] int: advertisers of the ads that reached the auction and take part; or -1
     slots: np.ndarray | None = None  # [R] int: places of pages that have their own number; None: all alike

@@ -137,7 +137,7 @@ def run_recorded(
     file = below(out, CHECKPOINTS, f"{name}.npz")
     state = load_state(file) if file.is_file() else None
     names, kept = market_tables(sim, name), {}
-    categories = {names[0]: {"answered_by": run.server.arm.stage_names}}
+    categories = {names[0]: {"served_by_stage": run.server.arm.stage_names}}
     if state is not None:
         with state_errors(file):
             kept = {table: state["tables"][table] for table in names}
@@ -191,7 +191,7 @@ def market_tables(sim: Simulation, arm: str) -> list[str]:
 def market_columns(sim: Simulation, settled: SettledBlock) -> dict[str, np.ndarray]:
     """A row per shown ad, in request and slot order: what was decided, and what the user did with it.
 
-    `answered_by` are places in `arm.stage_names`, which the table has as the categories of the column.
+    `served_by_stage` are places in `arm.stage_names`, which the table has as the categories of the column.
     """
     block = settled.block
     row, slot = np.nonzero(settled.ads >= 0)
@@ -209,7 +209,7 @@ def market_columns(sim: Simulation, settled: SettledBlock) -> dict[str, np.ndarr
         **dumped,
         "model_version": settled.model_version[row],
         "is_explored": settled.lists.is_explored[row],
-        "answered_by": settled.lists.answered_by[row],
+        "served_by_stage": settled.lists.served_by_stage[row],
         "cpc_micros": settled.cpc_micros[row, slot],
         "click": settled.clicks[row, slot],
         "click_time": settled.click_time[row, slot],

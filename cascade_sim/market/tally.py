@@ -28,7 +28,7 @@ class MarketTally:
         self.hours = {name: np.zeros(n_hours, np.int64) for name in (*COUNTED, *MONEY)}
         self.kinds = KindTally(crowd, ledger, spec, profile, world)
         self.expected_clicks = 0.0
-        self.free_clicks = self.given_away_micros = self.clicks_under_way = 0  # not paid in full
+        self.unbilled_clicks = self.unbilled_micros = self.pending_clicks = 0  # not paid in full
         self._days: list[np.ndarray] = []  # spend of each advertiser on each finished day
         self._dry_at = np.full(len(ledger.budget), np.inf)  # seconds into the day at which money ran out
         self._dry_days: list[np.ndarray] = []  # the same of each finished day
@@ -64,8 +64,8 @@ class MarketTally:
         self._note_dry(clicks["advertiser"], clicks["time"], clicks["charge"])
 
     def _not_paid(self, micros: np.ndarray) -> None:
-        self.free_clicks += int((micros > 0).sum())
-        self.given_away_micros += int(micros.sum())
+        self.unbilled_clicks += int((micros > 0).sum())
+        self.unbilled_micros += int(micros.sum())
 
     def _clicked(self, ads: np.ndarray, times: np.ndarray) -> None:
         """Clicks that have reached the ledger. The value of one is the bid its advertiser began with."""
@@ -102,9 +102,9 @@ class MarketTally:
         self._dry_days.append(self._dry_at)
         self._dry_at = np.full(len(self._dry_at), np.inf)
 
-    def close(self, clicks_under_way: int = 0) -> None:
+    def close(self, pending_clicks: int = 0) -> None:
         """At the end of the simulation, which may be in the middle of a day."""
-        self.clicks_under_way = clicks_under_way
+        self.pending_clicks = pending_clicks
         if len(self._days) < self._spec.days:
             self.end_of_day()
 
@@ -112,7 +112,7 @@ class MarketTally:
         return {
             "hours": self.hours,
             "kinds": self.kinds.state(),
-            "sums": np.array([self.free_clicks, self.given_away_micros]),
+            "sums": np.array([self.unbilled_clicks, self.unbilled_micros]),
             "expected_clicks": np.float64(self.expected_clicks),
             "days": np.array(self._days, np.int64).reshape(-1, len(self._ledger.budget)),
             "dry_at": self._dry_at,
@@ -122,7 +122,7 @@ class MarketTally:
     def restore(self, state: Mapping[str, Any]) -> None:
         self.hours = {name: np.array(state["hours"][name]) for name in self.hours}
         self.kinds.restore(state["kinds"])
-        self.free_clicks, self.given_away_micros = (int(n) for n in state["sums"])
+        self.unbilled_clicks, self.unbilled_micros = (int(n) for n in state["sums"])
         self.expected_clicks = float(state["expected_clicks"])
         self._days = list(np.array(state["days"]))
         self._dry_at, self._dry_days = np.array(state["dry_at"]), list(np.array(state["dry_days"]))
@@ -158,9 +158,9 @@ class MarketTally:
         days, budget = np.stack(self._days), self._ledger.budget
         return {
             "click_delay": self._spec.charging.click_delay,
-            "free_clicks": self.free_clicks,
-            "given_away": self.given_away_micros / MICROS,
-            "clicks_under_way": self.clicks_under_way,
+            "unbilled_clicks": self.unbilled_clicks,
+            "unbilled_revenue": self.unbilled_micros / MICROS,
+            "pending_clicks": self.pending_clicks,
             "overspend_limit": self._spec.charging.overspend,
             "overspend": max(0, int((days - budget).max())) / MICROS,
             "overspend_share": max(0.0, float(((days - budget) / budget).max())),

@@ -6,11 +6,11 @@ then. Students (distill, ltr) follow: the new teacher scores candidates of a sam
 the bids of the market's start. The arm owns copies of its models; nobody else sees them change. A model with
 an objective learns for it from whole pages. One that learns beside dumped scores is given the raw scores of
 the ranker that was deployed when a page was shown, before any calibrator, or those of a model that is trained
-for nothing else (`dumped_by`). A calibrator stays as the study fitted it; with `refit` it learns anew from
-pages that its model is not shown (`held_out`); with `fit: joint` it goes on learning with its model.
+for nothing else (`logged_scores_from`). A calibrator stays as the study fitted it; with `refit` it learns
+anew from pages that its model is not shown (`held_out`); with `fit: joint` it goes on learning with its model.
 
 Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
-(seed, `luck` of the model, version). All that changes is in `state`.
+(seed, `training_seed` of the model, version). All that changes is in `state`.
 """
 
 import copy
@@ -39,7 +39,7 @@ from cascade_sim.training.parallel import split_for_calibrator
 REPLAYED = {
     "request": np.int64, "time": np.float64, "user": np.int32, "context": np.float32, "ad": np.int32,
     "examination": np.float32, "prediction": np.float64, "raw_score": np.float32, "click": np.bool_,
-    "click_time": np.float64, "model_version": np.int32, "is_explored": np.bool_, "answered_by": np.int8,
+    "click_time": np.float64, "model_version": np.int32, "is_explored": np.bool_, "served_by_stage": np.int8,
 }  # fmt: skip
 
 
@@ -62,7 +62,7 @@ class RecentImpressions:
             "click_time": settled.click_time[row, slot],
             "model_version": settled.model_version[row],
             "is_explored": settled.lists.is_explored[row],
-            "answered_by": settled.lists.answered_by[row],
+            "served_by_stage": settled.lists.served_by_stage[row],
         }
         self._parts.append({name: columns[name].astype(dtype) for name, dtype in REPLAYED.items()})
 
@@ -181,8 +181,8 @@ class Trainer:
         names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
         names += [str(self._spec(name).teacher) for name in names if self._spec(name).trained_by.has_teacher]
         ranker = arm.last.scorer.name
-        if ranker in names and self._spec(ranker).dumped_by is not None:
-            names.append(str(self._spec(ranker).dumped_by))
+        if ranker in names and self._spec(ranker).logged_scores_from is not None:
+            names.append(str(self._spec(ranker).logged_scores_from))
         return {
             name: self._fresh(name) if self.spec.start_from == "random" else self._copy(name)
             for name in dict.fromkeys(names)
@@ -203,9 +203,9 @@ class Trainer:
         return self.sim.scenario.models[name]
 
     def _seed(self, name: str) -> int:
-        """Seed of shuffles and fresh weights: models share it, so that their differences are not luck."""
-        luck = self._spec(name).luck
-        return int(draws.bits(self.sim.seed, "retrain", self.version, luck)[0] >> np.uint64(1))
+        """Seed of shuffles and fresh weights: models share it, so that their differences are not noise."""
+        draw = self._spec(name).training_seed
+        return int(draws.bits(self.sim.seed, "retrain", self.version, draw)[0] >> np.uint64(1))
 
     def _fresh(self, name: str) -> torch.nn.Module:
         """A net with weights of its own, and the heads that its objective trains."""
@@ -221,7 +221,9 @@ class Trainer:
         spec = self._spec(name)
         keys = ("objective", "batching", "calibrator", "refit")
         told = {key: getattr(spec, key) for key in keys}
-        told |= spec.model_dump(include={"ranking", "dumped_by", "fit"})  # where they are not the usual ones
+        told |= spec.model_dump(
+            include={"ranking", "logged_scores_from", "fit"}
+        )  # where they are not the usual ones
         return {"ranker": {"model": name, **told, "has_scale": objective_of(spec).has_scale}}
 
     def _learn(self, name: str, pages: ClickedPages) -> None:
@@ -259,8 +261,8 @@ class Trainer:
         """Candidates of a keyed sample of the shown requests, scored by the teacher, for each student."""
         sim, size = self.sim, self.sim.scenario.traffic.block
         requests, first = np.unique(shown["request"], return_index=True)
-        luck = draws.uniform(sim.seed, "retrain lists", self.version, requests)
-        picked = first[np.sort(np.argsort(luck, kind="stable")[: self.spec.lists])]
+        draw = draws.uniform(sim.seed, "retrain lists", self.version, requests)
+        picked = first[np.sort(np.argsort(draw, kind="stable")[: self.spec.lists])]
         parts = []
         for start in range(0, len(picked), size):
             rows = picked[start : start + size]
@@ -276,8 +278,8 @@ class Trainer:
     def dumper(self) -> ModelScorer | None:
         """Who scores what is shown for the ranker to learn beside; None: the ranker itself."""
         name = self.arm.last.scorer.name
-        dumped_by = self._spec(name).dumped_by if name in self._modules else None
-        return None if dumped_by is None else self._scorers[dumped_by]
+        logged_scores_from = self._spec(name).logged_scores_from if name in self._modules else None
+        return None if logged_scores_from is None else self._scorers[logged_scores_from]
 
     def _deploy(self) -> None:
         """One scorer a model: seats that share a model stay equal, which the reserves look at."""

@@ -64,11 +64,11 @@ class Audience:
             shift = fatigue.fatigue_shift(self._memory, block.users, strength=self._spec.fatigue.strength)
             true_ctr = np.where(shown, fatigue.fatigued(true_ctr, shift), 0.0)
         ids = (block.requests[:, None], ads)
-        luck = draws.uniform(seed, "click", *ids)
+        draw = draws.uniform(seed, "click", *ids)
         # What position-based users look at beyond their clicks matters to nobody here: no draw for it.
         is_position = isinstance(self._click_model, PositionBased)
-        look_on = luck if is_position else draws.uniform(seed, "look on", *ids)
-        return Response(true_ctr, *ask(self._click_model, self._spec, true_ctr, shown, luck, look_on))
+        look_on = draw if is_position else draws.uniform(seed, "look on", *ids)
+        return Response(true_ctr, *ask(self._click_model, self._spec, true_ctr, shown, draw, look_on))
 
     def saw(self, users: np.ndarray, n_ads: np.ndarray) -> None:
         """Note how many ads these users were shown.  [R], [R] int"""
@@ -136,8 +136,8 @@ class _Visits:
         times, self._times = self._times[:n], self._times[n:]
         index = self._n_given + np.arange(n)
         self._n_given += n
-        luck = draws.uniform(self._sim.seed, "visitor", PHASES["market"] + index)
-        return index, times, self._visitors(luck)
+        draw = draws.uniform(self._sim.seed, "visitor", PHASES["market"] + index)
+        return index, times, self._visitors(draw)
 
     def state(self) -> dict[str, Any]:
         counts = np.array([self._n_drawn, self._n_given])
@@ -172,7 +172,7 @@ class _SessionSource:
 
 def _sessions(sim: Simulation, spec: Users, profile: Profile) -> _SessionSource:
     seed = sim.seed
-    luck = SessionDraws(
+    draw = SessionDraws(
         start=lambda session: draws.exponential(seed, "session start", session),
         visitor=lambda session: draws.uniform(seed, "session visitor", session),
         length=lambda session: draws.uniform(seed, "session length", session),
@@ -180,7 +180,7 @@ def _sessions(sim: Simulation, spec: Users, profile: Profile) -> _SessionSource:
     )
     assert spec.sessions is not None
     options = {"mean_pages": spec.sessions.mean_pages, "pause_seconds": spec.sessions.pause_seconds}
-    return _SessionSource(Sessions(profile, luck, sim.world.activity, **options))
+    return _SessionSource(Sessions(profile, draw, sim.world.activity, **options))
 
 
 def build_click_model(spec: Users, slot_effects: np.ndarray, home: Path = Path(".")) -> ClickModel:
@@ -197,14 +197,14 @@ def ask(
     spec: Users,
     true_ctr: np.ndarray,
     shown: np.ndarray,
-    luck: np.ndarray,
+    draw: np.ndarray,
     look_on: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What a click model expects and what it clicks, checked.  [R, k] each"""
     with _errors_of(spec):
         # Copies: a model that writes into what it is given harms itself alone.
         expected = np.asarray(model.expected(true_ctr.copy(), shown.copy()), np.float64)
-        clicks, examined = model.clicks(true_ctr.copy(), shown.copy(), luck, look_on)
+        clicks, examined = model.clicks(true_ctr.copy(), shown.copy(), draw, look_on)
         clicks, examined = np.asarray(clicks), np.asarray(examined)
         _check_answer(expected, clicks, examined, shown)
     return expected, clicks

@@ -2,7 +2,7 @@
 
 One cascade is trained and serves many stretches of traffic, each as long as a check's. On each stretch the
 very comparison of `check` is made between what was served and the same with a change planted: a known one in
-what is earned (power), or one that alters prices, luck or visitors and nothing on average (false positives).
+what is earned (power), or one that alters prices, draws or visitors and nothing on average (false positives).
 """
 
 import itertools
@@ -25,7 +25,7 @@ from cascade_sim.scenario.schema import Scenario
 from cascade_sim.study.simulation import Simulation
 
 ARM = "arm"
-# Those that prices, luck and visitors can move; all of a check's but rcs and welfare.
+# Those that prices, draws and visitors can move; all of a check's but rcs and welfare.
 WATCHED = tuple(name for name in METRICS if name not in ("rcs", "welfare"))
 REVENUE = ("revenue_per_request", "expected_revenue_per_request")
 MIN_POWER, MAX_FALSE = 0.95, 0.05  # what a check promises
@@ -164,11 +164,15 @@ LOWER = InjectedChange("every price lower", True, _all_lower)
 PLANTED = (
     InjectedChange("nothing", False, _as_served),
     InjectedChange(f"each price up to {JITTER:.0%} off, 0 on average", False, _jittered),
-    InjectedChange("other luck of every click", False, _as_served, has_independent_draws=True),
+    InjectedChange(
+        "independent random numbers of every click", False, _as_served, has_independent_draws=True
+    ),
     LOWER,
     InjectedChange("half price on a few requests", True, _some_halved),
     InjectedChange(f"every price lower, and each up to {JITTER:.0%} off", True, _jittered_lower),
-    InjectedChange("every price lower, other luck", True, _all_lower, has_independent_draws=True),
+    InjectedChange(
+        "every price lower, independent random numbers", True, _all_lower, has_independent_draws=True
+    ),
 )
 OTHER_REQUESTS = "other requests (unpaired)"
 LOWER_ON_OTHER = "every price lower, other requests (unpaired)"

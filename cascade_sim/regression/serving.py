@@ -2,7 +2,7 @@
 
 A check holds the models fixed: they learn from the log that the baseline's cascade writes, so that models
 whose recipe and data did not change are the baseline's to the bit, and what moves is what was changed.
-Trained on the log of a changed cascade, all models are others, and their luck hides changes of some percent.
+Trained on the log of a changed cascade, all models are others, and their noise hides changes of some percent.
 """
 
 from collections.abc import Mapping

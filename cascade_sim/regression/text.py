@@ -15,8 +15,8 @@ def verdict_text(verdict: Verdict) -> str:
     total, moved = len(verdict.findings), verdict.moved
     lines = [_opening(verdict), *_notes(verdict)]
     if not moved:
-        luck = "; the same luck: any change would have shown" if verdict.is_paired else ""
-        lines.append(f"identical: all {total} metrics, to the last digit{luck}")
+        note = "; common random numbers: any change would have shown" if verdict.is_paired else ""
+        lines.append(f"identical: all {total} metrics, to the last digit{note}")
         return "\n".join(lines)
     lines += ["", *_table(moved)]
     if len(moved) < total:

@@ -731,8 +731,8 @@ def _check_training(scenario: Scenario) -> Iterator[Problem]:
                 at = ("models", name, "refit")
                 text = "calibrators are fitted anew where models are: add market.training, or remove it"
                 yield Problem(at, text, uses=(at, ("market",)))
-            if model.dumped_by is not None:
-                at = ("models", name, "dumped_by")
+            if model.logged_scores_from is not None:
+                at = ("models", name, "logged_scores_from")
                 text = "models choose whose scores to learn beside in market.training: add it, or remove this"
                 yield Problem(at, text, uses=(at, ("market",)))
         return
@@ -751,16 +751,16 @@ def _check_training(scenario: Scenario) -> Iterator[Problem]:
             yield Problem(("market", "training"), text, uses=(("arms", name),))
         for step_model in dict.fromkeys(steps):
             spec = scenario.models.get(step_model)
-            if spec is not None and spec.dumped_by is not None and step_model != ranking:
-                at = ("models", step_model, "dumped_by")
+            if spec is not None and spec.logged_scores_from is not None and step_model != ranking:
+                at = ("models", step_model, "logged_scores_from")
                 text = f"'{step_model}' pre-ranks in arm '{name}'; only the ranking model has logged scores"
                 yield Problem(at, text, uses=(at, ("arms", name)))
 
 
 def _check_dumper(scenario: Scenario, name: str) -> Iterator[Problem]:
     """What is wrong with the model whose scores another learns beside."""
-    at: KeyPath = ("models", name, "dumped_by")
-    dumper = scenario.models[name].dumped_by
+    at: KeyPath = ("models", name, "logged_scores_from")
+    dumper = scenario.models[name].logged_scores_from
     others = [other for other, spec in scenario.models.items() if _gives_logits(spec) and other != name]
     if dumper is None or dumper in others:
         return

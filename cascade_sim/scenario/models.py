@@ -17,11 +17,19 @@ Chunking = Literal["halving", "quantiles", "exposed"]
 CalibratorName = Literal["platt", "temperature", "isotonic", "histogram", "beta", "piecewise_linear"]
 OPTIONS = ("alpha", "beta", "y0", "ranking", "normalisation")
 CALIBRATOR_KEYS = ("calibrator", "fit", "held_out", "refit")
-OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "dumped_by", *CALIBRATOR_KEYS, "examination")
+OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "logged_scores_from", *CALIBRATOR_KEYS, "examination")
 DELAY_KEYS = ("delay_correction", "delay_window")
 TARGET_KEYS = ("target", *DELAY_KEYS)
 # Of what is written, where they say nothing.
-LEFT_OUT = (*OBJECTIVE_KEYS, *TARGET_KEYS, "chunking", "proxy_calibrator", "embedding", "luck", "validation")
+LEFT_OUT = (
+    *OBJECTIVE_KEYS,
+    *TARGET_KEYS,
+    "chunking",
+    "proxy_calibrator",
+    "embedding",
+    "training_seed",
+    "validation",
+)
 
 
 def _takers(option: str, weighs: str = "") -> str:
@@ -103,7 +111,7 @@ class ModelSpec(Section):
         description="For logloss: samples, single impressions shuffled freely (pointwise and sbcr only), or "
         "lists, pages that stay whole in a batch. Absent: samples for these two, lists for the others.",
     )
-    dumped_by: Name | None = Field(
+    logged_scores_from: Name | None = Field(
         default=None,
         description="For sbcr in the ranking stage, in market.training: the model whose scores of its pages "
         "it learns beside. That one learns from the same pages and is not served. Absent: the model itself, "
@@ -192,12 +200,12 @@ class ModelSpec(Section):
         description="Share of the requests that it does not learn from: on these its training is watched "
         "(at most 20,000 impressions). 0: it is watched on some that it learns from, and learns from all.",
     )
-    luck: int = Field(
+    training_seed: int = Field(
         default=0,
         ge=0,
         le=MAX_ID,
-        description="Number of the draw of first weights and shuffles. Models of one kind, with the same "
-        "features and sizes, start alike in a world; one with another number starts elsewhere.",
+        description="Seed of weight initialisation and shuffling. Models of one kind with equal features and "
+        "sizes share the initial weights unless their seeds differ.",
     )
     options: dict[str, JsonValue] = Field(
         default={}, description="Keyword arguments for a class of your own."
@@ -328,10 +336,10 @@ def _check_options(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> 
         fault = kind.fault_for_clicks(option, value)
         if fault:
             yield Problem((*at, option), fault, uses=(objective,))
-    if (*at, "dumped_by") in given and kind.trains_on != "samples":
+    if (*at, "logged_scores_from") in given and kind.trains_on != "samples":
         takers = [name for name, other in OBJECTIVES.items() if other.trains_on == "samples"]
         text = f"has no meaning for objective {spec.objective} (only for {', '.join(takers)}); remove it"
-        yield Problem((*at, "dumped_by"), text, uses=(objective,))
+        yield Problem((*at, "logged_scores_from"), text, uses=(objective,))
     if spec.batching == "samples" and not kind.can_take_samples:
         text = f"{spec.objective} compares the ads of a page, which must stay whole: use lists, or remove it"
         yield Problem((*at, "batching"), text, uses=(objective,))

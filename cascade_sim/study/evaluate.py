@@ -116,8 +116,8 @@ def _ablation_name(key: Replaced, n_steps: int) -> str:
 class ArmEvaluation:
     """Arms on the traffic of the evaluate phase, and the tallies from which results.py makes the metrics.
 
-    `baseline`: the arm that the evaluator's oracle is made from. `culprits`: more arms, of the search for the
-    culprit. Without `has_exposure` the log that tells which ads were exposed is gone; none is taken to be.
+    `baseline`: the arm that the evaluator's oracle is made from. `ablations`: more arms, of the
+    ablation. Without `has_exposure` the log that tells which ads were exposed is gone; none is taken to be.
     """
 
     n_detail = 0  # requests that are compared with the whole corpus
@@ -130,11 +130,11 @@ class ArmEvaluation:
         baseline: Arm,
         *,
         n_requests: int,
-        culprits: dict[Replaced, Arm] | None = None,
+        ablations: dict[Replaced, Arm] | None = None,
         has_exposure: bool = True,
     ):
         self.sim, self.logs, self.arms, self.baseline = sim, logs, arms, baseline
-        self.culprits, self.n_requests = culprits or {}, n_requests
+        self.ablations, self.n_requests = ablations or {}, n_requests
         self.clusters = sim.environment.clusters(n_requests)
         self.uncertainty = sim.environment.uncertainty(n_requests)
         self.n_rows = self.clusters.n if self.clusters else min(n_requests, MAX_ROWS)
@@ -144,8 +144,8 @@ class ArmEvaluation:
         self.tallies = {name: self._empty_tally() for name in self.all_arms()}
 
     def all_arms(self) -> dict[str, Arm]:
-        """The arms of the scenario, the reference arms, and the culprit search (marked by its `x`)."""
-        return {**self.arms, **{arm.name: arm for arm in self.culprits.values()}}
+        """The arms of the scenario, the reference arms, and the ablation (marked by its `x`)."""
+        return {**self.arms, **{arm.name: arm for arm in self.ablations.values()}}
 
     def _let_arrive(
         self, finish: Callable[[Block, dict[str, ArmBlock]], None], elsewhere: Job | None = None
@@ -164,7 +164,7 @@ class ArmEvaluation:
         """Serve and measure a block with every arm. Pure, unless budgets are replayed."""
         context = self.context(block)
         block = context.block
-        same: dict[Arm, ArmBlock] = {}  # the search for the culprit begins and ends with arms that are there
+        same: dict[Arm, ArmBlock] = {}  # the ablation begins and ends with arms that are there
         by_arm: dict[str, ArmBlock] = {}
         for name, arm in self.all_arms().items():
             unnamed = replace(arm, name="")
@@ -288,8 +288,8 @@ class Evaluation(ArmEvaluation):
         self.specs = resolved_arms(sim.scenario)
         arms = {name: sim.arm(name, spec) for name, spec in self.specs.items()}
         baseline = arms[sim.scenario.report.baseline]
-        n_requests, culprits = sim.scenario.phases.evaluate, ablations_of(sim, baseline)
-        super().__init__(sim, logs, arms, baseline, n_requests=n_requests, culprits=culprits)
+        n_requests, ablations = sim.scenario.phases.evaluate, ablations_of(sim, baseline)
+        super().__init__(sim, logs, arms, baseline, n_requests=n_requests, ablations=ablations)
         self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
         if sim.environment.has("corpus"):  # a log has none beyond each request's candidates
             self.n_detail = detail.n_detail(self.n_quality, sim.world.n_ads)
@@ -370,7 +370,7 @@ class Evaluation(ArmEvaluation):
 
 
 def ablations_of(sim: Simulation, baseline: Arm) -> dict[Replaced, Arm]:
-    """The search for the culprit; none where a log has no pre-ranking stage."""
+    """The ablation; none where a log has no pre-ranking stage."""
     return ablation_arms(baseline) if sim.environment.has("corpus") or has_pre_ranking(baseline) else {}
 
 

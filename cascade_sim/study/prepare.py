@@ -77,7 +77,7 @@ from cascade_sim.version import SEMANTICS
 # The sections that decide what a log holds, besides the world, its traffic, the phases and the models.
 SERVING = ("cascade", "fusions", "auction", "bidding")
 # Keys of a model's section that its weights do not depend on; what is trained with them is kept with them.
-OTHER_KEYS = {"calibrator", "proxy_calibrator", "fit", "held_out", "refit", "dumped_by"}
+OTHER_KEYS = {"calibrator", "proxy_calibrator", "fit", "held_out", "refit", "logged_scores_from"}
 # Of a block of the shadow phase: lists for the students to learn from, and for the proxy calibrators.
 Shadowed = tuple[dict[str, Lists], dict[str, Lists]]
 
@@ -363,12 +363,12 @@ class Preparation:
         return [phase for phase in phases if getattr(self.sim.scenario.phases, phase)]
 
     def _seed(self, spec: ModelSpec, is_first: bool) -> int:
-        """Seed of weights and shuffles: one for all models of a world, so that differences are not luck.
+        """Seed of weights and shuffles: one for all models of a world, so that differences are not noise.
 
         First deployments have another: who learns from their pages must not err as they do from the start.
         """
         purpose = "weights of first deployments" if is_first else "weights"
-        return int(draws.bits(self.sim.seed, purpose, spec.luck)[0] >> np.uint64(1))
+        return int(draws.bits(self.sim.seed, purpose, spec.training_seed)[0] >> np.uint64(1))
 
     def _train_first_deployment(self) -> None:
         """The models that write the log have seen random traffic only; always by log loss."""
@@ -487,14 +487,14 @@ def shadow_lists(
     """
     if share < 1:
         block = block.take(is_learned(block.requests, share, sim.seed))
-    luck = draws.uniform(sim.seed, "held to the ranker", block.requests) if proxied else np.ones(len(block))
+    draw = draws.uniform(sim.seed, "held to the ranker", block.requests) if proxied else np.ones(len(block))
     learned = {}
-    if students and len(rest := block.take(luck >= max((s.held_out for s in proxied.values()), default=0.0))):
+    if students and len(rest := block.take(draw >= max((s.held_out for s in proxied.values()), default=0.0))):
         decision = sim.serve(rest, arm)
         learned = lists_for(students, sim.scorers, rest, decision, arm, sim.platform, sim.seed)
     apart = {}
     for name, spec in proxied.items():
-        if len(held := block.take(luck < spec.held_out)):
+        if len(held := block.take(draw < spec.held_out)):
             teacher = arm.last.scorer if spec.teacher is None else sim.scorers[spec.teacher]
             whole = spec.model_copy(update={"sample": spec.sample.model_copy(update={"set": "pre_ranking"})})
             decision = sim.serve(held, arm)

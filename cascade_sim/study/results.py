@@ -34,7 +34,7 @@ QUALITY_RESAMPLES = 200
 # Arms are put in order between worlds by these; whether differences are relative, or in points.
 ORDERED = {"rcs": False, "single_objective_rcs": False, "expected_ctr": True, "expected_rpm": True}
 CONTRASTED = ("expected_revenue_per_request", "expected_rpm", "expected_ctr", "rcs")
-IN_CULPRIT = (
+IN_ABLATION = (
     *("rcs", "ctr", "expected_ctr", "rpm", "expected_rpm"),
     *("revenue_per_request", "expected_revenue_per_request"),
 )
@@ -64,12 +64,12 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         "contrasts": sample.contrasts(
             list(sim.scenario.arms), list(evaluation.arms), [name for name in CONTRASTED if name in metrics]
         ),
-        "culprit": [
+        "ablation": [
             {
-                **culprit_row(key, arm, evaluation.baseline),
-                **{metric: measured[arm.name][metric] for metric in IN_CULPRIT if metric in metrics},
+                **ablation_row(key, arm, evaluation.baseline),
+                **{metric: measured[arm.name][metric] for metric in IN_ABLATION if metric in metrics},
             }
-            for key, arm in evaluation.culprits.items()
+            for key, arm in evaluation.ablations.items()
         ],
         "detail": {
             "corpus_requests": evaluation.n_detail,
@@ -207,7 +207,7 @@ def arm_metrics(
     return measured
 
 
-def culprit_row(key: Replaced, arm: Arm, baseline: Arm) -> dict[str, Any]:
+def ablation_row(key: Replaced, arm: Arm, baseline: Arm) -> dict[str, Any]:
     """What an arm of the ablation replaces; with the step where pre-ranking has several."""
     steps = [stage.name for stage in arm.stages[:-1]]
     at = -2 if key.stage == ALL_STEPS else steps.index(key.stage)
@@ -217,11 +217,11 @@ def culprit_row(key: Replaced, arm: Arm, baseline: Arm) -> dict[str, Any]:
         "bid": own.bid,
         **({"pcvr": own.pcvr} if own.pcvr else {}),
         "model": key.model,
-        "role": ALL_STEPS if key.stage == ALL_STEPS else culprit_role(own, baseline.stages[at]),
+        "role": ALL_STEPS if key.stage == ALL_STEPS else ablation_role(own, baseline.stages[at]),
     }
 
 
-def culprit_role(own: Stage, before: Stage) -> str:
+def ablation_role(own: Stage, before: Stage) -> str:
     """What of a step of pre-ranking is replaced; the fusion comes with the model."""
     has_other_bid = own.bid_name != before.bid_name
     has_other_model = own.scorer.name != before.scorer.name or own.fusion != before.fusion
@@ -254,7 +254,7 @@ def combine_seeds(studies: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _orders(studies: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many worlds keep each order of the scenario's arms by ORDERED, and of the culprit rows by RCS."""
+    """How many worlds keep each order of the scenario's arms by ORDERED, and of the ablation rows by RCS."""
     worlds = [study.get("arms") or {} for study in studies]
     arms = [arm for arm in worlds[0] if not is_reference(arm) and all(arm in world for world in worlds)]
     found = {
@@ -265,16 +265,16 @@ def _orders(studies: list[dict[str, Any]]) -> dict[str, Any]:
         for metric, is_relative in ORDERED.items()
     }
     rows = ablation_labels(studies[0])
-    if all(len(s.get("culprit") or []) == len(studies[0].get("culprit") or []) for s in studies):
-        by_row = {row: [s["culprit"][i]["rcs"]["value"] for s in studies] for row, i in rows.items()}
-        found["culprit"] = order_between_worlds(by_row, is_relative=False)
+    if all(len(s.get("ablation") or []) == len(studies[0].get("ablation") or []) for s in studies):
+        by_row = {row: [s["ablation"][i]["rcs"]["value"] for s in studies] for row, i in rows.items()}
+        found["ablation"] = order_between_worlds(by_row, is_relative=False)
     return {name: order for name, order in found.items() if order is not None}
 
 
 def ablation_labels(metrics: Mapping[str, Any]) -> dict[str, int]:
     """The rows of the ablation by what they put together, with their places; the baseline itself once."""
     labels = {}
-    for i, row in enumerate(metrics.get("culprit") or []):
+    for i, row in enumerate(metrics.get("ablation") or []):
         name = f"{row['bid']} × {row['model']}"
         if "stage" in row:
             is_base = row["role"] == "as it is"

@@ -304,7 +304,7 @@ def run_sweep(
     """What tables, figure and page of a sweep are made from, as plain data.
 
     The models of all cells learn from the log of the first one's cascade, so that a parameter of the auction
-    is not mixed with the luck of another training; with `retrain` each cell's learn from its own.
+    is not mixed with the seed variance of another training; with `retrain` each cell's learn from its own.
     """
     folders = {cell.name: cell_folder(context.out, cell) for cell in cells}
     first, measured = cells[0], {}
@@ -418,13 +418,13 @@ def variants_table(results: Mapping[str, Metrics], arms: list[str], metric: str,
     return "\n".join(lines)
 
 
-def culprit_table(results: Mapping[str, Metrics]) -> str:
+def ablation_table(results: Mapping[str, Metrics]) -> str:
     """A Markdown table of the ablation: RCS with parts of pre-ranking replaced, a row per variant.
 
     A variant that has no such step, bid or model leaves the cell empty.
     """
     tables = {
-        name: {_parts(row): _cell(row["rcs"], False) for row in metrics["culprit"]}
+        name: {_parts(row): _cell(row["rcs"], False) for row in metrics["ablation"]}
         for name, metrics in results.items()
     }
     heads = list(dict.fromkeys(head for table in tables.values() for head in table))

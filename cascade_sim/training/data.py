@@ -34,7 +34,7 @@ COLUMNS = ["user", "context", "ad", "examination", "click"]
 CLICKED_COLUMNS = ["user", "context", "ad", "click", "conversion"]
 PAGE_COLUMNS = ["request", "pctr"]
 # Of a market's log, for `dumped_context`; and `raw_score`, where it is there.
-DUMPED = ("request", "prediction", "click", "click_time", "model_version", "is_explored", "answered_by")
+DUMPED = ("request", "prediction", "click", "click_time", "model_version", "is_explored", "served_by_stage")
 
 
 def impressions(logs: Path, phases: Iterable[str], seed: int = 0) -> Impressions:
@@ -144,12 +144,12 @@ def sample_lists(
     """
     pool = dict(zip(arm.set_names, decision.sets, strict=True))[f"{spec.sample.set}_set"]
     size = min(spec.sample.per_request, pool.shape[1])
-    luck = draws.uniform(seed, "list sample", block.requests[:, None], pool)
+    draw = draws.uniform(seed, "list sample", block.requests[:, None], pool)
     is_shown = np.zeros(pool.shape, bool)
     if "chunking" in spec.trained_by.keys and spec.chunking == "exposed":
         is_shown = membership(pool, decision.win_set)
-        luck = luck - is_shown
-    order = np.argsort(np.where(pool >= 0, luck, 2.0), axis=1, kind="stable")[:, :size]
+        draw = draw - is_shown
+    order = np.argsort(np.where(pool >= 0, draw, 2.0), axis=1, kind="stable")[:, :size]
     ads, is_shown = np.take_along_axis(pool, order, 1), np.take_along_axis(is_shown, order, 1)
     keep = (ads >= 0).all(axis=1)
     block, ads, is_shown = block.take(keep), ads[keep], is_shown[keep]
@@ -193,14 +193,16 @@ class Dump:
     request: np.ndarray  # [L] int64
     model_version: np.ndarray  # [L] int32: which deployment the scores are of
     is_explored: np.ndarray  # [L] bool: shown at random; scored by the ranker all the same
-    answered_by: np.ndarray  # [L] str: the stage that decided, the last one where it had time (or explored)
+    served_by_stage: (
+        np.ndarray
+    )  # [L] str: the stage that decided, the last one where it had time (or explored)
 
 
 def dumped_context(columns: Mapping[str, np.ndarray], stages: Sequence[str], now: float = np.inf) -> Dump:
     """The lists of a market's log (rows in request order) with what was known at time `now`.
 
-    stages: names of the arm's stages, which the codes of `answered_by` stand for; of a stored log they are
-    in `read_categories`. Pages that ranking had no time for (answered_by is not "ranking") carry the
+    stages: names of the arm's stages, which the codes of `served_by_stage` stand for; of a stored log
+    they are in `read_categories`. Pages that ranking had no time for (another stage served) carry the
     prediction of an earlier stage, or 0 where none was made: leave them out where the ranker's own scores are
     meant. A prediction of 0 has the least score a logit can have here, log(2^-60).
     """
@@ -215,7 +217,7 @@ def dumped_context(columns: Mapping[str, np.ndarray], stages: Sequence[str], now
         request=request[starts],
         model_version=np.asarray(columns["model_version"])[starts],
         is_explored=np.asarray(columns["is_explored"])[starts],
-        answered_by=np.array(stages)[np.asarray(columns["answered_by"])[starts]],
+        served_by_stage=np.array(stages)[np.asarray(columns["served_by_stage"])[starts]],
     )
 
 

@@ -247,11 +247,11 @@ class _Turning:
 
         def speed(at: slice) -> np.ndarray:
             ids = np.arange(at.start, at.stop)[:, None]
-            luck = [
+            draw = [
                 draws.uniform(seed, f"drift speed.{name}", ids, np.arange(group.dims)[None, :])
                 for name, group in groups.items()
             ]
-            return self._rate * np.tan(np.pi * (np.hstack(luck) - 0.5))
+            return self._rate * np.tan(np.pi * (np.hstack(draw) - 0.5))
 
         self._other, self._speed = _in_parts(world.n_users, other), _in_parts(world.n_users, speed)
 

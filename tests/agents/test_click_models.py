@@ -77,9 +77,9 @@ def test_expected_clicks_are_exact_over_all_ways_a_page_can_go(model):
     effects = np.array([1.0, 0.5])
     model = PositionBased(effects) if isinstance(model, PositionBased) else model
     grid = (np.arange(10) + 0.5) / 10
-    luck = np.array(list(itertools.product(grid, repeat=3)))
-    rows = len(luck)
-    u_click, u_continue = luck[:, :2], np.column_stack([luck[:, 2], np.full(rows, 0.5)])
+    draw = np.array(list(itertools.product(grid, repeat=3)))
+    rows = len(draw)
+    u_click, u_continue = draw[:, :2], np.column_stack([draw[:, 2], np.full(rows, 0.5)])
     clicked, _ = model.clicks(np.repeat(ctr, rows, 0), np.repeat(shown, rows, 0), u_click, u_continue)
     assert clicked.mean(axis=0) == pytest.approx(model.expected(ctr, shown)[0], abs=1e-12)
 

@@ -77,13 +77,13 @@ def test_a_cut_at_the_very_time_of_a_request_gives_it_to_the_later_window():
 
 def test_requests_at_the_same_time_come_by_session_and_page_however_time_is_cut():
     """Sessions start in pairs, every 6 seconds, and view three pages, one a second or all at once."""
-    luck = SessionDraws(
+    draws = SessionDraws(
         start=lambda s: np.where(s % 2 == 0, 1.0, 0.0) * 2,
         visitor=lambda s: np.full(len(s), 0.5),
         length=lambda s: np.full(len(s), (2 / 3) ** 2.5),
         pause=lambda s, page: np.where(s < 4, 1.0, 0.0),
     )
-    who = Sessions(constant(1.0), luck, activity_cdf(5, 0.0), mean_pages=3.0, pause_seconds=1.0)
+    who = Sessions(constant(1.0), draws, activity_cdf(5, 0.0), mean_pages=3.0, pause_seconds=1.0)
     whole, end = in_windows(who, [0.0, 20.0])
     pairs = list(zip(whole["session"].tolist(), whole["page"].tolist(), strict=True))
     assert whole["time"] == pytest.approx([6, 6, 7, 7, 8, 8, 12, 12, 13, 13, 14, 14, *[18] * 6])
@@ -172,7 +172,7 @@ def test_the_number_of_pages_is_geometric():
     assert n_pages(np.array([0.61, 0.59, 0.37, 0.35]), 2.5).tolist() == [1, 2, 2, 3]
 
 
-def test_extreme_luck_gives_a_finite_session():
+def test_extreme_draws_gives_a_finite_session():
     assert n_pages(np.array([2.0**-53, 1 - 2.0**-53]), 2.0).tolist() == [54, 1]
     assert n_pages(np.array([2.0**-53]), 1e12).tolist() == [2**30 + 1]
 

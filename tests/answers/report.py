@@ -41,7 +41,7 @@ BASE = {
     "cpc_error": 0.161,
     "cpc_bias": 0.038,
     "revenue_pcoc": 1.11,
-    "payment_error": 0.44,
+    "payment_error_vs_oracle": 0.44,
     "welfare": 0.71,
     "revenue_vs_oracle": 0.83,
 }
@@ -210,7 +210,7 @@ def make_metrics(seeds: int = 0) -> dict[str, Any]:
         "requests": 10000,
         "baseline": "logloss",
         "arms": {arm: arm_entries(arm, rng, sd) for arm in ARMS},
-        "culprit": [
+        "ablation": [
             {
                 "role": role,
                 "bid": bid,

@@ -28,7 +28,7 @@ def answer(
     names = (
         REVENUE,
         "revenue_per_request",
-        "slots_filled",
+        "fill_rate",
         "expected_ctr",
         "cpc",
         "rcs",

@@ -106,9 +106,9 @@ def test_every_impression_of_a_market_is_what_the_reference_says(rules):
         assert [(slot, *place) for slot, place in enumerate(page)] == [row[1:5] for row in logged]
         shown = np.array([[ad for ad, _, _ in page]], np.int32)
         true_ctr = sim.environment._truth.ctr(block.take([at]), shown)[0].tolist()
-        luck = draws.uniform(sim.seed, "click", np.array([request]), shown[0]).tolist()
+        draw = draws.uniform(sim.seed, "click", np.array([request]), shown[0]).tolist()
         for slot, (ad, _, cpc) in enumerate(page):
-            click = luck[slot] < effects[slot] * true_ctr[slot]
+            click = draw[slot] < effects[slot] * true_ctr[slot]
             charge = min(cpc, left[sim.world.advertiser[ad]]) if click else 0
             assert logged[slot][5:7] == (click, charge)
             left[sim.world.advertiser[ad]] -= charge

@@ -137,13 +137,13 @@ def test_whether_a_page_is_explored_does_not_depend_on_its_block():
 
 
 @pytest.mark.parametrize("slots", [1, 3, 8])
-def test_a_random_page_is_the_head_of_the_candidates_sorted_by_luck(slots):
+def test_a_random_page_is_the_head_of_the_candidates_sorted_by_draw(slots):
     rng = np.random.default_rng(slots)
     ids = np.sort(rng.integers(0, 900, (60, 6)), axis=1).astype(np.int32)
     ids[rng.random(ids.shape) < 0.3] = -1
     requests = np.arange(60)
-    luck = draws.uniform(5, "explored page", requests[:, None], ids)
-    order = np.argsort(np.where(ids >= 0, luck, 2.0), axis=1, kind="stable")[:, :slots]
+    draw = draws.uniform(5, "explored page", requests[:, None], ids)
+    order = np.argsort(np.where(ids >= 0, draw, 2.0), axis=1, kind="stable")[:, :slots]
     expected = np.full((60, slots + 1), -1)
     expected[:, : order.shape[1]] = np.take_along_axis(ids, order, 1)
     assert np.array_equal(random_page(requests, ids, slots, 5), expected)

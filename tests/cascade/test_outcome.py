@@ -54,7 +54,7 @@ def test_every_conversion_follows_a_click():
     assert np.array_equal(sure.conversions, sure.clicks)
 
 
-def test_the_same_ad_on_the_same_request_meets_the_same_luck_whatever_else_is_shown():
+def test_the_same_ad_on_the_same_request_has_the_same_draw_whatever_else_is_shown():
     a, b = happened(np.tile([1, 2, 3], (3000, 1))), happened(np.tile([1, 7, -1], (3000, 1)))
     assert np.array_equal(a.clicks[:, 0], b.clicks[:, 0])
     assert np.array_equal(a.conversions[:, 0], b.conversions[:, 0])
@@ -66,7 +66,7 @@ def test_a_better_slot_never_loses_a_click():
     assert first.clicks[:, 0].sum() > third.clicks[:, 2].sum()
 
 
-def test_luck_depends_on_request_ad_and_seed_but_not_on_the_block():
+def test_a_draw_depends_on_request_ad_and_seed_but_not_on_the_block():
     whole = happened(np.tile([1, 2, 3], (400, 1)))
     tail = happened(np.tile([1, 2, 3], (100, 1)), first_request=300)
     assert np.array_equal(tail.clicks, whole.clicks[300:])

@@ -16,10 +16,10 @@ NONE, RETRIEVAL, PRE_RANKING, RANKING = -1, 0, 1, 2
 INDEX = Given(np.arange(6, dtype=np.int32), best_first=ORDER)  # everyone retrieves all six ads
 
 
-def served(answered_by, bids=BID, opt=None, link="sigmoid", **kind):
-    block = make_block([0] * len(answered_by))
+def served(served_by_stage, bids=BID, opt=None, link="sigmoid", **kind):
+    block = make_block([0] * len(served_by_stage))
     one = arm(Table(SLOW, link), Table(PCTR), **kind).among(INDEX)
-    return serve(block, one, platform(Bids(bids, opt)), np.array(answered_by, np.int8))
+    return serve(block, one, platform(Bids(bids, opt)), np.array(served_by_stage, np.int8))
 
 
 def same(one, other, rows=slice(None)):
@@ -43,11 +43,11 @@ def test_late_requests_leave_those_in_time_alone(study):
     sim = study.sim
     one = sim.arm("logloss", resolved_arms(sim.scenario)["logloss"])
     block = sim.arrivals.block("evaluate", 0, 500)
-    answered_by = np.array([2, 1, 0, -1] * (len(block) // 4), np.int8)
-    before, after = serve(block, one, sim.platform), serve(block, one, sim.platform, answered_by)
-    assert same(before, after, answered_by == RANKING)
+    served_by_stage = np.array([2, 1, 0, -1] * (len(block) // 4), np.int8)
+    before, after = serve(block, one, sim.platform), serve(block, one, sim.platform, served_by_stage)
+    assert same(before, after, served_by_stage == RANKING)
     for stage in (PRE_RANKING, RETRIEVAL, NONE):
-        rows = answered_by == stage
+        rows = served_by_stage == stage
         assert not np.array_equal(before.ranked_set[rows], after.ranked_set[rows])
 
 

@@ -32,7 +32,7 @@ def test_an_untouched_arm_gets_what_the_run_measured_to_the_last_bit(study):
         found = again(study, {"today": arms[name]}).metrics("today")["today"]
         own = study.metrics["arms"][name]
         there = {metric for metric in own if own[metric]["value"] is not None} - NOT_ASKED
-        assert there <= set(found) and set(found) - set(own) == {"slots_filled", "impressions_per_request"}
+        assert there <= set(found) and set(found) - set(own) == {"fill_rate", "impressions_per_request"}
         for metric in there:
             assert found[metric] == plain(own[metric]), (name, metric)
 
@@ -65,13 +65,13 @@ def test_slots_are_counted_for_each_arm_by_its_own_number(study):
     fewer = replace(base, slots=2)
     dear = replace(base, reserve_cpc=2.5)
     found = again(study, {"today": base, "two": fewer, "dear": dear}).metrics("today")
-    assert found["today"]["slots_filled"]["value"] == 1.0
+    assert found["today"]["fill_rate"]["value"] == 1.0
     assert found["today"]["impressions_per_request"]["value"] == 3.0
     assert found["two"]["impressions_per_request"]["value"] == 2.0
-    assert found["two"]["slots_filled"]["value"] == 1.0
+    assert found["two"]["fill_rate"]["value"] == 1.0
     shown = found["dear"]["impressions_per_request"]["value"]
-    assert shown < 3.0 and found["dear"]["slots_filled"]["value"] == pytest.approx(shown / 3.0)
-    assert found["dear"]["slots_filled"]["difference"]["value"] == pytest.approx(shown / 3.0 - 1.0)
+    assert shown < 3.0 and found["dear"]["fill_rate"]["value"] == pytest.approx(shown / 3.0)
+    assert found["dear"]["fill_rate"]["difference"]["value"] == pytest.approx(shown / 3.0 - 1.0)
 
 
 def test_a_part_of_the_evaluation_is_whole_blocks(study):

@@ -48,7 +48,7 @@ TABLES = ("auction.reserve_cpc={median},{high}", "cascade.pre_ranking.size={half
 # Measures of a what-if that rest on no click, and those of clicks that were logged where nothing is turned.
 OF_PAGES = (
     "impressions_per_request",
-    "slots_filled",
+    "fill_rate",
     "rcs",
     "single_objective_rcs",
     "proxy_ece",

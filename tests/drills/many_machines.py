@@ -228,7 +228,7 @@ class Cluster:
 
 class Drill:
     def __init__(self, folder: Path, seed: int) -> None:
-        self.folder, self.luck = folder, random.Random(seed)
+        self.folder, self.rng = folder, random.Random(seed)
         self.cluster = Cluster(folder, f"{random.Random(seed).getrandbits(128):032x}")
         self.rows: list[Row] = []
         self.bad: list[str] = []
@@ -255,7 +255,7 @@ class Drill:
             watch.look()
             at_work = [host for host in HOSTS[1:] if self.cluster.namespaces.get(host) in watch.busy]
             if kill is not None and watch.work >= kill and at_work:
-                struck, kill = f"{self.luck.choice(at_work)} killed at {watch.seconds:.1f} s", None
+                struck, kill = f"{self.rng.choice(at_work)} killed at {watch.seconds:.1f} s", None
                 self.cluster.kill(struck.split()[0])
             if watch.seconds > HANG:
                 process.kill()
@@ -297,7 +297,7 @@ class Drill:
             for i in range(kills):
                 for _ in range(TRIES):
                     self.all_up()
-                    moment = (i + self.luck.random()) / kills * whole
+                    moment = (i + self.rng.random()) / kills * whole
                     lived = self.done(work, "three machines", words, *far, kill=moment).work
                     if self.rows[-1].kill != LATE:
                         break

@@ -137,13 +137,13 @@ BUGS = (
         ("tests/cascade/test_outcome.py::test_every_charge_has_a_click_and_every_click_is_charged_its_cpc",),
     ),
     Bug(
-        "click luck is keyed by the slot instead of the ad",
+        "the click draw is keyed by the slot instead of the ad",
         "cascade_sim/cascade/outcome.py",
         'draws.uniform(seed, "click", block.requests[:, None], win_set)',
         'draws.uniform(seed, "click", block.requests[:, None], np.arange(win_set.shape[1]))',
         (
             "tests/cascade/test_outcome.py::test_a_better_slot_never_loses_a_click",
-            "tests/cascade/test_outcome.py::test_luck_depends_on_request_ad_and_seed_but_not_on_the_block",
+            "tests/cascade/test_outcome.py::test_a_draw_depends_on_request_ad_and_seed_but_not_on_the_block",
         ),
     ),
     Bug(

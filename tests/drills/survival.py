@@ -35,7 +35,7 @@ FULL = "No space left on device"
 
 class Drill:
     def __init__(self, folder: Path, server: Server, seed: int) -> None:
-        self.folder, self.server, self.luck = folder, server, random.Random(seed)
+        self.folder, self.server, self.rng = folder, server, random.Random(seed)
         self.bad: list[str] = []
         self.rows: list[tuple[str, str]] = []
 
@@ -67,7 +67,7 @@ class Drill:
             for _ in range(6):
                 shutil.rmtree(out, ignore_errors=True)
                 shutil.rmtree(cache, ignore_errors=True)
-                moment = (i + self.luck.random()) / n * lasts
+                moment = (i + self.rng.random()) / n * lasts
                 log = self.folder / "log.txt"
                 code = self.server.kill_after(moment, *command, log=log, cache=str(cache))
                 if code == -9:
@@ -99,7 +99,7 @@ class Drill:
             out = self.folder / "bereft"
             shutil.rmtree(out, ignore_errors=True)
             pid = self.server.start(*command, "--out", str(out), log=log, draw=False)
-            time.sleep((i + self.luck.random()) / n * 0.8 * lasts)
+            time.sleep((i + self.rng.random()) / n * 0.8 * lasts)
             workers = _workers(pid)
             for worker in workers[:1]:
                 os.kill(worker, signal.SIGKILL)

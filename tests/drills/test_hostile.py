@@ -26,7 +26,7 @@ from drills.hostile import (
     tool,
     torn,
 )
-from drills.hostile.outcome import CRASH, DETECTED, HARMLESS, SILENT, WRONG, Outcome, Result, luck_of, table
+from drills.hostile.outcome import CRASH, DETECTED, HARMLESS, SILENT, WRONG, Outcome, Result, rng_of, table
 from drills.hostile.pool import run_cases
 from drills.hostile.steps import Steps
 
@@ -35,9 +35,9 @@ CASES = tool._cases()
 
 
 def test_a_case_draws_the_same_whatever_ran_before_it():
-    first = [luck_of(3, "flips", i).random() for i in range(5)]
-    assert [luck_of(3, "flips", i).random() for i in reversed(range(5))] == first[::-1]
-    assert len({*first, luck_of(4, "flips", 0).random(), luck_of(3, "kills", 0).random()}) == 7
+    first = [rng_of(3, "flips", i).random() for i in range(5)]
+    assert [rng_of(3, "flips", i).random() for i in reversed(range(5))] == first[::-1]
+    assert len({*first, rng_of(4, "flips", 0).random(), rng_of(3, "kills", 0).random()}) == 7
 
 
 def test_the_table_counts_by_kind_and_verdict():
@@ -66,13 +66,13 @@ def test_the_table_counts_by_kind_and_verdict():
 
 
 def test_every_damage_changes_the_file(tmp_path):
-    luck = random.Random(1)
+    rng = random.Random(1)
     done = set()
     for _ in range(400):
         path, beside = tmp_path / "a.json", tmp_path / "b.json"
         path.write_bytes(b'{"a": 12}')
         beside.write_bytes(b'{"b": 7}')
-        what = damage.damage(path, [beside], luck)
+        what = damage.damage(path, [beside], rng)
         done.add(what.split()[0])
         assert (path.read_bytes() if path.exists() else None) != b'{"a": 12}', what
     assert done >= {"bit", "digit", "cut", "deleted", "replaced"}
@@ -145,12 +145,12 @@ def test_there_are_enough_troubles():
     assert len(kinds) > 150
 
 
-def test_mutants_differ_and_are_drawn_by_their_luck():
+def test_mutants_differ_and_are_drawn_by_their_generator():
     text, data = mutants._texts()["market"]
 
     def some(seed: int) -> list[str]:
-        luck = random.Random(seed)
-        return [mutants.torn(text, luck)[1] for _ in range(50)]
+        rng = random.Random(seed)
+        return [mutants.torn(text, rng)[1] for _ in range(50)]
 
     assert some(1) == some(1) != some(2)
     assert ("models", "rank", "hidden") in set(mutants.places(data))
@@ -193,8 +193,8 @@ class TestPlantedWeaknesses:
         assert outcomes(prepared, "flips", [7, 11]) == [together[7], together[11]]
 
     def test_a_process_that_dies_is_a_crash_and_the_next_case_follows(self, prepared):
-        def case(prepared, place, luck):
-            if luck.random() < 0.5:
+        def case(prepared, place, rng):
+            if rng.random() < 0.5:
                 os.kill(os.getpid(), signal.SIGKILL)
             return Outcome(HARMLESS, "")
 
@@ -204,8 +204,8 @@ class TestPlantedWeaknesses:
 
     def test_tables_read_without_a_look_at_their_digest(self, prepared, monkeypatch):
         monkeypatch.setattr("cascade_sim.storage.tables.PartList.check_content", lambda *_: None)
-        luck = random.Random(1)
-        found = [flips.finished(prepared, luck) for _ in range(150)]
+        rng = random.Random(1)
+        found = [flips.finished(prepared, rng) for _ in range(150)]
         silent = [one for one in found if one.verdict in (SILENT, CRASH) and "parquet" in one.what]
         assert silent, [one.what for one in found]
 
@@ -286,8 +286,8 @@ class TestPlantedWeaknesses:
 
 
 def verdicts_of_cached(prepared) -> set[str]:
-    luck = random.Random(1)
-    return {flips.cached(prepared, place_of(prepared), luck).verdict for _ in range(12)}
+    rng = random.Random(1)
+    return {flips.cached(prepared, place_of(prepared), rng).verdict for _ in range(12)}
 
 
 def test_kinds_have_small_and_large_counts():
@@ -300,7 +300,7 @@ def test_what_is_put_into_a_mutant_is_a_copy():
     before = repr(mutants.OTHERS)
     for i in range(300):
         data = {"a": {"b": [1, 2]}, "c": 3}
-        luck = luck_of(1, "mutants", i)
+        rng = rng_of(1, "mutants", i)
         for _ in range(4):
-            mutants.mutate(data, luck)
+            mutants.mutate(data, rng)
     assert repr(mutants.OTHERS) == before

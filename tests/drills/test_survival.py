@@ -47,10 +47,10 @@ def runs(tmp_path_factory):
 
 
 def test_a_run_killed_at_any_moment_goes_on_to_the_same_bytes(runs, tmp_path):
-    luck = random.Random(1)
+    rng = random.Random(1)
     for i in range(3):
         out = tmp_path / f"out-{i}"
-        moment = (i + luck.random()) / 3 * runs.lasts
+        moment = (i + rng.random()) / 3 * runs.lasts
         words = (*COMMAND, "--out", str(out), *OPTIONS)
         runs.server.kill_after(moment, *words, log=tmp_path / "log", draw=False, cache=str(out) + "-cache")
         assert is_whole(out / "manifest.json")

@@ -36,7 +36,7 @@ def test_what_users_spent_before_the_trial_shortens_the_interval():
     assert one["plain"]["value"] == pytest.approx(per_user[treated].mean() - per_user[~treated].mean())
     assert one["variance_ratio"]["value"] < 0.5 and one["users"] == 400
     assert one["adjusted"]["high"] - one["adjusted"]["low"] < one["plain"]["high"] - one["plain"]["low"]
-    # Twice as many days on trial as before it: theta would be 2, less for the luck in a single day's spend.
+    # Twice as many days on trial as before it: theta would be 2, less for the noise of a single day's spend.
     assert 1.2 < one["theta"] < 2.0
 
 

@@ -109,9 +109,9 @@ def test_short_lists_that_run_out_are_ranked_again_and_change_nothing(trial, mon
     deep = []
     rank = MarketServer.rank
 
-    def counted(self, block, depth, *answered_by):
+    def counted(self, block, depth, *served_by_stage):
         deep.append(depth == self.arm.most_auctioned)
-        return rank(self, block, depth, *answered_by)
+        return rank(self, block, depth, *served_by_stage)
 
     monkeypatch.setattr(MarketServer, "rank", counted)
     _, again = live_design(design_scenario({"depth": 4}, pre_days=0), "request")
@@ -147,7 +147,7 @@ def test_arms_of_a_cascade_with_two_steps_share_a_market():
     plain["pre_ranking"]["earlier"] = {"coarse": {"model": "random", "bid": "none", "size": 60}}
     four = scenario.model_copy(update={"cascade": type(scenario.cascade).model_validate(plain)})
     (three_run, three), (four_run, settled) = (live_design(one, "request") for one in (scenario, four))
-    assert all((piece.lists.answered_by == 3).all() for piece in settled)
+    assert all((piece.lists.served_by_stage == 3).all() for piece in settled)
     assert len(four_run.server.arm.stages) == 3 == len(three_run.server.arm.stages) + 1
     names = ("ads", "cpc_micros", "charges_micros")
     for one, other in zip(columns(three, *names), columns(settled, *names), strict=True):

@@ -15,7 +15,7 @@ def test_a_draw_depends_on_seed_purpose_and_ids_alone():
     assert np.array_equal(draws.uniform(3, "click", IDS[:1000][shuffled], 4), whole[shuffled, 4])
 
 
-def test_neither_seeds_nor_purposes_nor_the_order_of_ids_share_their_luck():
+def test_neither_seeds_nor_purposes_nor_the_order_of_ids_share_their_draws():
     base = draws.uniform(1, "click", IDS, 5)
     others = [
         draws.uniform(2, "click", IDS, 5),

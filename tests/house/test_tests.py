@@ -124,13 +124,13 @@ MORE_BAD_EXAMPLES = [
     ("clock", "seconds = time.perf_counter() - started\nassert seconds < 1"),
     ("clock", "before = resource.getrusage(0)\nassert before.ru_utime < 1"),
     ("seed", "x = np.random.rand(3)"),
-    ("seed", "luck = random.Random()"),
+    ("seed", "rng = random.Random()"),
     ("seed", "X = torch.randn(3)"),
 ]
 GOOD = """
 def test():
     x = torch.randn(3)
-    rng, luck = np.random.default_rng(3), random.Random(1)
+    rng, other = np.random.default_rng(3), random.Random(1)
     child.communicate(timeout=HANG)
     assert (a or b) == c
 """

@@ -150,11 +150,11 @@ def test_no_changed_bit_of_an_exported_table_is_imported(exported, tmp_path):
     import shutil
 
     folder = shutil.copytree(exported.folder, tmp_path / "log")
-    luck = random.Random(1)
+    rng = random.Random(1)
     for number in range(200):
-        file = luck.choice(sorted(folder.glob("*.parquet")))
+        file = rng.choice(sorted(folder.glob("*.parquet")))
         data = file.read_bytes()
-        at, bit = luck.randrange(len(data)), luck.randrange(8)
+        at, bit = rng.randrange(len(data)), rng.randrange(8)
         file.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
         with pytest.raises(UserError, match=f"{file.name}: was changed or damaged"):
             import_market(folder / "mapping.yaml", tmp_path / f"market-{number}")

@@ -58,7 +58,7 @@ def test_surplus_is_what_the_clicks_were_worth_less_what_was_paid(found, request
     m = found.metrics
     assert (m["click_value"], m["surplus"]) == (worth / 1e6, (worth - paid) / 1e6)
     assert m["cpc"] == pytest.approx(paid / 1e6 / len(charge), rel=1e-12)
-    assert sum(m["hours"]["charged_clicks"]) == len(charge) == m["clicks"] - m["clicks_under_way"]
+    assert sum(m["hours"]["charged_clicks"]) == len(charge) == m["clicks"] - m["pending_clicks"]
     for name, kind in m["bidders"].items():
         mine = np.isin(rows["advertiser"], found.members(name))
         worth, paid = int(value[rows["ad"][mine]].sum()), int(charge[mine].sum())
@@ -72,7 +72,7 @@ def test_late_clicks_stay_within_the_declared_limit(late_market):
     np.add.at(spend, late_market.late["advertiser"], late_market.late["charge"])
     assert m["overspend"] == (spend - budget).max() / 1e6 > 0 and m["beyond_limit"] == 0
     assert m["overspend_share"] == pytest.approx((spend / budget - 1).max())
-    assert 0 < m["overspend_share"] <= m["overspend_limit"] == 0.1 and m["clicks_under_way"] > 0
+    assert 0 < m["overspend_share"] <= m["overspend_limit"] == 0.1 and m["pending_clicks"] > 0
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -42,7 +42,7 @@ def busy(jitter=0.3, deadline=60.0, batch=3, load=1.6, n=4000):
 
 def test_an_idle_server_takes_a_request_at_once():
     found = passed(spec(ranking={"per_batch_ms": 8.0}), 0.010 * np.arange(50))  # one every 10 ms
-    assert np.all(found.wait == 0) and np.all(found.answered_by == 2)
+    assert np.all(found.wait == 0) and np.all(found.served_by_stage == 2)
     assert found.latency == pytest.approx(np.full(50, 8.0)) and found.service[:, 2] == pytest.approx(8.0)
 
 
@@ -97,7 +97,7 @@ def test_a_request_out_of_time_is_left_out_at_no_cost_and_one_under_way_costs_it
     compute = spec(25.0, ranking={"per_batch_ms": 20.0})
     found = passed(compute, [0.0, 0.001, 0.010, 0.050])
     # 0: 0-20. 1: would be 20-40, and its deadline is 26. 2: 40 is after 35. 3: the server is idle again.
-    assert found.answered_by.tolist() == [2, 1, 1, 2]
+    assert found.served_by_stage.tolist() == [2, 1, 1, 2]
     assert found.latency == pytest.approx([20, 25, 25, 20])
     assert found.service[:, 2] == pytest.approx([20, 20, 0, 20])
     assert found.wait[:, 2] == pytest.approx([0, 19, 25, 0])
@@ -107,13 +107,13 @@ def test_a_request_out_of_time_is_left_out_at_no_cost_and_one_under_way_costs_it
 @pytest.mark.parametrize(("slow", "answered"), [("retrieval", -1), ("pre_ranking", 0), ("ranking", 1)])
 def test_the_stage_before_the_slow_one_answers(slow, answered):
     found = passed(spec(5.0, **{slow: {"per_batch_ms": 6.0}}), [0.0])
-    assert found.answered_by.tolist() == [answered] and found.latency.tolist() == [5.0]
+    assert found.served_by_stage.tolist() == [answered] and found.latency.tolist() == [5.0]
     assert found.reached.tolist() == [answered + 2]
     assert found.service[0].sum() == pytest.approx(6.0)
 
 
 def test_an_answer_just_at_the_deadline_is_in_time():
-    assert passed(spec(8.0, ranking={"per_batch_ms": 8.0}), [0.0]).answered_by.tolist() == [2]
+    assert passed(spec(8.0, ranking={"per_batch_ms": 8.0}), [0.0]).served_by_stage.tolist() == [2]
 
 
 @pytest.mark.parametrize(("servers", "batch"), [(1, 1), (1, 4), (3, 1), (4, 3)])
@@ -151,7 +151,7 @@ def test_stages_in_a_row_agree_with_the_simulation_where_nobody_overtakes():
         [sum(one is not None and not one.is_left_out for one in row) for row in zip(*met, strict=True)]
     )
     assert np.array_equal((found.service > 0).sum(axis=1), done)
-    assert (done < 3).any() and (found.answered_by == 2).any()
+    assert (done < 3).any() and (found.served_by_stage == 2).any()
 
 
 def test_overtaking_costs_little_against_first_come_first_served_in_every_pool():
@@ -172,7 +172,7 @@ def test_overtaking_costs_little_against_first_come_first_served_in_every_pool()
 def test_cutting_the_stream_anywhere_changes_no_bit(jitter):
     compute, times, candidates = busy(jitter)
     whole = passed(compute, times, candidates)
-    assert 0.02 < np.mean(whole.answered_by < 2) < 0.98
+    assert 0.02 < np.mean(whole.served_by_stage < 2) < 0.98
     for seed in range(5):
         cuts = np.sort(np.random.default_rng(seed).integers(0, len(times) + 1, 40))
         edges = [0, *cuts, len(times)]
@@ -212,7 +212,7 @@ def test_requests_start_in_the_order_they_came():
 def test_an_answer_comes_between_arrival_and_deadline_and_is_made_of_waits_and_work():
     compute, times, candidates = busy()
     found = passed(compute, times, candidates)
-    in_time = found.answered_by == 2
+    in_time = found.served_by_stage == 2
     assert np.all((found.latency >= 0) & (found.latency <= 60.0 + 1e-6))
     assert found.latency[~in_time].tolist() == [60.0] * int((~in_time).sum())
     whole = (found.wait + found.service).sum(axis=1)

@@ -41,7 +41,7 @@ class Flat(nn.Module):
     def __init__(self, request_width, ad_width, pair_width):
         super().__init__()
         self.layer = nn.Linear(ad_width, 1)
-        self.luck = (random.random(), np.random.rand(), torch.rand(1))
+        self.state = (random.random(), np.random.rand(), torch.rand(1))
     def forward(self, request, ads, pair):
         return self.layer(ads)
 class Frozen(Flat):
@@ -90,13 +90,13 @@ def test_a_class_that_cannot_be_used_is_told_before_a_folder_is_made(override, w
 def test_the_study_draws_as_if_nothing_had_been_rehearsed(own):
     scenario = tiny_scenario(f"models.logloss.kind={own}:Sound")
 
-    def luck():
+    def state():
         """Where the generators stand that Python, numpy and torch share."""
         return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
 
-    before = luck()
+    before = state()
     rehearse(scenario)
-    assert luck() == before
+    assert state() == before
 
 
 def test_bids_above_the_largest_are_told_with_the_keys_to_lower():

@@ -113,7 +113,9 @@ def test_where_the_prediction_says_it_all_the_log_has_no_other_score(section):
 
 
 def test_dumped_scores_may_be_those_of_another_model_that_learns_from_the_same_pages(fits):
-    sim = sim_for(models={"steady": {"objective": "rcr", "calibrator": None}}, **JOINT, dumped_by="steady")
+    sim = sim_for(
+        models={"steady": {"objective": "rcr", "calibrator": None}}, **JOINT, logged_scores_from="steady"
+    )
     found = live_and_learn(sim)
     log, trainer = found.log, found.run.trainer
     is_first = log["model_version"] == 0
@@ -124,7 +126,7 @@ def test_dumped_scores_may_be_those_of_another_model_that_learns_from_the_same_p
     assert not np.allclose(log["raw_score"][late], raw_scores(sim.scorers["steady"], found, 2), atol=1e-3)
     assert trainer.arm.last.scorer.name == "rank" and trainer.dumper.name == "steady"
     assert set(trainer.state()["weights"]) == {"rank", "pre", "steady"}
-    assert found.metrics["learning"]["ranker"]["dumped_by"] == "steady"
+    assert found.metrics["learning"]["ranker"]["logged_scores_from"] == "steady"
 
 
 def test_a_launch_with_fresh_weights_begins_with_the_sigmoid(fits):
@@ -136,8 +138,8 @@ def test_a_launch_with_fresh_weights_begins_with_the_sigmoid(fits):
     assert same(fits[1][2], fits[0][3])
 
 
-@pytest.mark.parametrize("dumped_by", [pytest.param(None, marks=pytest.mark.drill), "steady"])
-def test_a_market_with_a_joint_map_goes_on_to_the_same_bytes(dumped_by, tmp_path, monkeypatch):
+@pytest.mark.parametrize("logged_scores_from", [pytest.param(None, marks=pytest.mark.drill), "steady"])
+def test_a_market_with_a_joint_map_goes_on_to_the_same_bytes(logged_scores_from, tmp_path, monkeypatch):
     """Stopped after its second checkpoint: the map of that moment is in it."""
 
     def run_in(folder):
@@ -145,7 +147,7 @@ def test_a_market_with_a_joint_map_goes_on_to_the_same_bytes(dumped_by, tmp_path
         often = {"every": 120.0, "history": 240.0, "panel": 8}
         sim = sim_for(
             short, often, {"steady": {"objective": "pointwise", "calibrator": None}}, **JOINT,
-            dumped_by=dumped_by,
+            logged_scores_from=logged_scores_from,
         )  # fmt: skip
         figures = market_study.run_market(sim, "now", RunContext(folder))
         tables = sorted((folder / "logs").rglob("*.parquet"))
@@ -175,7 +177,7 @@ def test_pages_that_ranking_had_no_time_for_have_no_raw_score():
     spec = resolved_arms(sim.scenario)["now"]
     server = MarketRun(sim, sim.arm("now", spec), sim.scenario.market).server
     block = sim.arrivals.block("evaluate", 0, 6)
-    answered_by = np.array([2, 1, 2, 1, 2, 2], np.int8)
-    lists = server.rank(block, 4, answered_by)
+    served_by_stage = np.array([2, 1, 2, 1, 2, 2], np.int8)
+    lists = server.rank(block, 4, served_by_stage)
     shown = lists.ads >= 0
-    assert np.array_equal(np.isfinite(lists.raw_score), shown & (answered_by == 2)[:, None])
+    assert np.array_equal(np.isfinite(lists.raw_score), shown & (served_by_stage == 2)[:, None])

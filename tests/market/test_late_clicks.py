@@ -35,7 +35,7 @@ def test_late_charges_are_spend_are_revenue_and_every_one_has_its_click(found):
     rows = list(zip(*(charged[n] for n in ("request", "slot", "time", "cpc")), strict=True))
     assert len(set(rows)) == len(rows)  # nobody pays twice for a click
     assert all(clicked[r, s] == (t, c) for r, s, t, c in rows)
-    assert len(clicked) == len(rows) + found.metrics["clicks_under_way"]
+    assert len(clicked) == len(rows) + found.metrics["pending_clicks"]
     assert (charged["charge"] <= charged["cpc"]).all() and (np.diff(charged["time"]) >= 0).all()
 
 
@@ -58,9 +58,9 @@ def test_without_holds_late_clicks_overspend_and_with_them_less():
 def test_without_slack_nothing_is_overspent_and_clicks_beyond_are_free():
     found = live(late(hold="none", overspend=0.0))
     assert (found.run.ledger.spend() <= found.run.ledger.budget).all()
-    assert found.metrics["overspend"] == 0.0 and found.metrics["free_clicks"] > 3
+    assert found.metrics["overspend"] == 0.0 and found.metrics["unbilled_clicks"] > 3
     given = (found.late["cpc"] - found.late["charge"]).sum()
-    assert found.metrics["given_away"] == given / 1e6 > 0
+    assert found.metrics["unbilled_revenue"] == given / 1e6 > 0
 
 
 def test_holds_end_with_the_click_or_with_its_window():
@@ -107,7 +107,7 @@ def test_late_clicks_empty_a_budget_at_the_click_that_reaches_it():
         spent = np.cumsum(charged["charge"][rows])
         if len(spent) and spent[-1] >= budget[advertiser]:
             hours.append(charged["time"][rows][np.argmax(spent >= budget[advertiser])] / 3600)
-    n = sum(k["ran_dry"] * k["with_budget"] for k in found.metrics["bidders"].values())
+    n = sum(k["budget_exhausted"] * k["with_budget"] for k in found.metrics["bidders"].values())
     assert len(hours) == round(n) > 3
     kinds = found.run.crowd.kind_of
     assert found.run.tally._dry_days[0][kinds >= 0].min() / 3600 == min(hours)

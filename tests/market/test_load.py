@@ -18,9 +18,9 @@ SPEC = Compute.model_validate({
 })  # fmt: skip
 
 
-def passage(answered_by, latency, reached, wait, service):
+def passage(served_by_stage, latency, reached, wait, service):
     return RequestTiming(
-        np.array(answered_by, np.int8), np.array(latency, float), np.array(reached, np.int8),
+        np.array(served_by_stage, np.int8), np.array(latency, float), np.array(reached, np.int8),
         np.array(wait, float), np.array(service, float),
     )  # fmt: skip
 

@@ -41,7 +41,7 @@ def busy():
 
 
 def places(found):
-    return np.concatenate([one.lists.answered_by for one in found.settled])
+    return np.concatenate([one.lists.served_by_stage for one in found.settled])
 
 
 def test_requests_run_out_of_time_at_every_stage_and_the_tally_names_them(busy):
@@ -55,12 +55,12 @@ def test_requests_run_out_of_time_at_every_stage_and_the_tally_names_them(busy):
 
 
 def test_a_stage_that_scores_auctions_what_it_handed_on_and_retrieval_costs_the_reserve(busy):
-    cost, by = busy.log["cpc_micros"], busy.log["answered_by"]
+    cost, by = busy.log["cpc_micros"], busy.log["served_by_stage"]
     assert (cost[by == 0] == 400_000).all() and all((cost[by == i] > 400_000).any() for i in (1, 2, 3))
     for piece in busy.settled:
         handed = {1: 30, 2: 20, 3: 20}  # entrants of the auction: what the stage before was handed on
         for place, most in handed.items():
-            rows = (piece.lists.answered_by == place) & ~piece.lists.is_explored
+            rows = (piece.lists.served_by_stage == place) & ~piece.lists.is_explored
             assert ((piece.lists.entrants[rows] >= 0).sum(axis=1) <= most).all()
     assert (busy.run.ledger.spend() <= busy.run.ledger.budget).all()
 
@@ -73,15 +73,15 @@ def test_only_requests_that_ranking_answered_are_watched_by_the_live_shadow(busy
 
 def test_a_page_that_coarse_answers_is_scored_as_in_a_shorter_cascade(busy):
     """Its prediction, bid and quality are the coarse model's, which has no probability: pCTR 0."""
-    rows = busy.log["answered_by"] == 1
+    rows = busy.log["served_by_stage"] == 1
     assert rows.sum() > 20 and (busy.log["prediction"][rows] == 0).all()
-    assert (busy.log["prediction"][busy.log["answered_by"] == 3] > 0).all()
+    assert (busy.log["prediction"][busy.log["served_by_stage"] == 3] > 0).all()
 
 
 def test_a_step_that_hands_on_all_leaves_the_market_as_it_is_bit_for_bit():
     whole = {**CASCADE, "pre_ranking": {**PRE, "earlier": {"coarse": {**COARSE, "size": 60}}}}
     three, four = live({"days": 0.005}), live({"days": 0.005}, cascade=whole)
-    assert (three.log.pop("answered_by") == 2).all() and (four.log.pop("answered_by") == 3).all()
+    assert (three.log.pop("served_by_stage") == 2).all() and (four.log.pop("served_by_stage") == 3).all()
     assert three.metrics == four.metrics
     assert all(three.log[name].tobytes() == four.log[name].tobytes() for name in three.log)
 
@@ -100,9 +100,10 @@ def test_a_step_in_no_time_leaves_the_others_pools_as_they_are():
     assert three.latency.tobytes() == four.latency.tobytes()
     assert np.array_equal(three.service, four.service[:, others])
     assert np.array_equal(
-        np.where(four.answered_by > 0, four.answered_by - 1, four.answered_by), three.answered_by
+        np.where(four.served_by_stage > 0, four.served_by_stage - 1, four.served_by_stage),
+        three.served_by_stage,
     )
-    assert set(three.answered_by.tolist()) == {-1, 0, 1, 2} and (four.answered_by == 1).any()
+    assert set(three.served_by_stage.tolist()) == {-1, 0, 1, 2} and (four.served_by_stage == 1).any()
 
 
 def test_pools_of_four_stages_agree_with_a_simulation_where_nobody_overtakes():
@@ -120,7 +121,7 @@ def test_pools_of_four_stages_agree_with_a_simulation_where_nobody_overtakes():
     met = in_a_row(times.tolist(), deadline / 1e3, stages)
     done = [sum(one is not None and not one.is_left_out for one in row) for row in zip(*met, strict=True)]
     assert np.array_equal((found.service > 0).sum(axis=1), done) and found.service.shape == (n, 4)
-    assert 0.02 < np.mean(found.answered_by == 3) < 0.98
+    assert 0.02 < np.mean(found.served_by_stage == 3) < 0.98
 
 
 def test_candidates_of_a_stage_are_what_it_is_handed(busy):
@@ -210,16 +211,16 @@ def test_a_stopped_market_goes_on_to_the_same_bytes(learned, tmp_path):
 
 def test_the_log_has_the_names_of_its_stages_and_is_read_by_them(learned):
     folder, run, _, seen = learned
-    assert read_categories(folder, "market-now") == {"answered_by": FOUR}
+    assert read_categories(folder, "market-now") == {"served_by_stage": FOUR}
     assert read_categories(folder, "charges-now") == {}
     columns = read_table(folder, "market-now")
-    parts = [market_columns(run.sim, one)["answered_by"] for one in seen]
-    assert np.array_equal(columns["answered_by"], np.concatenate(parts))
-    names = RunResult(folder, {}).log("market-now")["answered_by"]
-    assert names.tolist() == [FOUR[code] for code in columns["answered_by"]]
+    parts = [market_columns(run.sim, one)["served_by_stage"] for one in seen]
+    assert np.array_equal(columns["served_by_stage"], np.concatenate(parts))
+    names = RunResult(folder, {}).log("market-now")["served_by_stage"]
+    assert names.tolist() == [FOUR[code] for code in columns["served_by_stage"]]
     assert {"coarse", "pre_ranking", "ranking"} <= set(names)
     dump = dumped_context(columns, FOUR)
-    ranked = dump.answered_by == "ranking"
+    ranked = dump.served_by_stage == "ranking"
     assert 0 < ranked.sum() < len(ranked) and np.isfinite(dump.scores).all()
 
 

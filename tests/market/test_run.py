@@ -45,7 +45,7 @@ def recorded(tmp_path_factory):
 
 def test_the_scarce_market_has_what_the_tests_below_are_about(scarce):
     kinds = scarce.metrics["bidders"]
-    assert sum(kind["ran_dry"] * kind["with_budget"] for kind in kinds.values()) > 3
+    assert sum(kind["budget_exhausted"] * kind["with_budget"] for kind in kinds.values()) > 3
     assert min(kinds["throttling"]["advertisers"], kinds["shading"]["advertisers"]) > 1
     assert scarce.run.participation.min() < 0.9
     assert kinds["shading"]["curve"]["multiplier"][-1] < 0.99
@@ -152,12 +152,12 @@ def test_bidders_are_told_exactly_what_happened_to_their_own_advertisers(recorde
     log, mine = recorded.log, recorded.members(name)
     bidder, seed = recorded.bidder(name), recorded.sim.seed
     assert len(mine) > 2 and len(bidder.told) == 24
-    kinds, luck = (
+    kinds, draw = (
         draws.uniform(seed, purpose, log["request"], log["ad"]) for purpose in ("delay kind", "delay")
     )
     from cascade_sim.agents.conversions import delays
 
-    arrival = np.where(log["conversion"], log["time"] + delays(kinds, luck), np.inf)
+    arrival = np.where(log["conversion"], log["time"] + delays(kinds, draw), np.inf)
     before, n_late = 0.0, 0
     for moment, told in bidder.told:
         now = moment.time
@@ -280,9 +280,9 @@ def test_a_block_is_ranked_again_at_most_once(monkeypatch):
     ranked = []
     rank = MarketServer.rank
 
-    def counted(self, block, depth, *answered_by):
+    def counted(self, block, depth, *served_by_stage):
         ranked.append((int(block.requests[0]), depth))
-        return rank(self, block, depth, *answered_by)
+        return rank(self, block, depth, *served_by_stage)
 
     monkeypatch.setattr(MarketServer, "rank", counted)
     lived = live({**SCARCE, "depth": 4, "window": 900.0}, traffic={"block": 128})
@@ -319,8 +319,8 @@ def test_explored_pages_are_full_while_anybody_can_pay_and_nobody_is_shown_below
 def test_clicks_that_a_budget_could_not_pay_in_full_are_counted(scarce):
     clicked = scarce.log["click"]
     missing = (scarce.log["cpc_micros"] - scarce.log["charge_micros"])[clicked]
-    assert scarce.metrics["free_clicks"] == (missing > 0).sum() > 3
-    assert scarce.metrics["given_away"] == missing.sum() / 1e6
+    assert scarce.metrics["unbilled_clicks"] == (missing > 0).sum() > 3
+    assert scarce.metrics["unbilled_revenue"] == missing.sum() / 1e6
 
 
 def test_the_hour_a_budget_ran_dry_is_that_of_the_click_that_emptied_it_on_each_day(two_days):
@@ -333,5 +333,5 @@ def test_the_hour_a_budget_ran_dry_is_that_of_the_click_that_emptied_it_on_each_
             if len(spent) and spent[-1] >= budget[advertiser]:
                 hours.append(log["time"][rows][np.argmax(spent >= budget[advertiser])] % DAY / 3600)
     kind = two_days.metrics["bidders"]["fixed"]
-    assert kind["dry_hour"] == np.median(hours) and len(hours) > 8
-    assert kind["ran_dry"] == len(hours) / (2 * kind["with_budget"])
+    assert kind["exhaustion_hour"] == np.median(hours) and len(hours) > 8
+    assert kind["budget_exhausted"] == len(hours) / (2 * kind["with_budget"])

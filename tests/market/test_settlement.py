@@ -27,7 +27,7 @@ class Case:
     bid: np.ndarray
     quality: np.ndarray
     true_ctr: np.ndarray
-    click_luck: np.ndarray
+    click_draw: np.ndarray
     is_in: np.ndarray
     is_cut: np.ndarray
     entrants: np.ndarray
@@ -36,7 +36,7 @@ class Case:
     def lists(self):
         every = np.full(len(self.ads), self.is_auctioned)
         own = {name: value for name, value in vars(self).items() if name in RankedLists.__annotations__}
-        rest = {"prediction": self.quality, "is_explored": every, "answered_by": every}
+        rest = {"prediction": self.quality, "is_explored": every, "served_by_stage": every}
         rest["raw_score"] = np.full(self.ads.shape, np.nan, np.float32)
         return RankedLists(**{**own, **rest, "is_auctioned": every})
 
@@ -70,10 +70,10 @@ def random_lists(seed, n_requests=150, depth=12):
         order = sorted(range(n), key=lambda i: (-(b[i] * q[i]), chosen[i]))  # noqa: B023
         ads[r, :n], bid[r, :n], quality[r, :n] = chosen[order], b[order], q[order]
     ctr = rng.choice([0.0, 0.3, 0.9, 1.0], ads.shape) * (ads >= 0)
-    luck = rng.uniform(0, 1, ads.shape)
+    draw = rng.uniform(0, 1, ads.shape)
     is_in = rng.random(ads.shape) < 0.8
     entrants = rng.integers(-1, N_OWNERS, (n_requests, 7))
-    return Case(ads, bid, quality, ctr, luck, is_in, np.zeros(n_requests, bool), entrants)
+    return Case(ads, bid, quality, ctr, draw, is_in, np.zeros(n_requests, bool), entrants)
 
 
 def plain_price(place, bids, qualities, pricing, reserve, score_floor):
@@ -115,7 +115,7 @@ def plain_settlement(lists, budgets, pricing, reserve, score_floor):
             price = plain_price(slot, bids, qualities, pricing, reserve, score_floor)
             cpc = min(floor(price * 10**6 + Fraction(1, 2)), floor(Fraction(bids[slot]) * 10**6))
             advertiser = OWNER[lists.ads[r, j]]
-            click = bool(lists.click_luck[r, j] < EFFECTS[slot] * lists.true_ctr[r, j])
+            click = bool(lists.click_draw[r, j] < EFFECTS[slot] * lists.true_ctr[r, j])
             charge = min(cpc, left[advertiser]) if click else 0
             left[advertiser] -= charge
             shown.append((r, slot, int(lists.ads[r, j]), cpc, click, charge))
@@ -134,8 +134,8 @@ def settled(lists, budgets, pricing="gsp", reserve=0.0, score_floor=0.0, start=0
         if stop == start:
             return start, pages, left
         shown, place = listed.column >= 0, np.maximum(listed.column, 0)
-        ctr, luck = (np.take_along_axis(a, place, 1) for a in (lists.true_ctr, lists.click_luck))
-        clicks = shown & (luck < np.array(EFFECTS) * ctr)
+        ctr, draw = (np.take_along_axis(a, place, 1) for a in (lists.true_ctr, lists.click_draw))
+        clicks = shown & (draw < np.array(EFFECTS) * ctr)
         payer = OWNER[np.take_along_axis(lists.ads, place, 1)]
         due = np.where(clicks, listed.cpc_micros, 0)
         taken, stop = take(due, payer, left, ranked.entrants, counts, start, stop)

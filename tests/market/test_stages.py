@@ -24,7 +24,7 @@ def busy():
 
 
 def answered(found):
-    return np.concatenate([one.lists.answered_by for one in found.settled])
+    return np.concatenate([one.lists.served_by_stage for one in found.settled])
 
 
 def test_some_requests_are_late_and_the_tally_counts_what_the_log_holds(busy):
@@ -46,11 +46,11 @@ def test_without_a_squeeze_nothing_changes_by_one_bit():
 def test_a_page_made_without_an_auction_costs_the_reserve(busy):
     found = live(BUSY, auction={"reserve_cpc": 0.4})
     by = {int(r): int(a) for one in found.settled for r, a in
-          zip(one.block.requests, one.lists.answered_by, strict=True)}  # fmt: skip
+          zip(one.block.requests, one.lists.served_by_stage, strict=True)}  # fmt: skip
     rows = np.array([by[int(r)] == BY_RETRIEVAL for r in found.log["request"]])
     assert rows.sum() > 5 and (found.log["cpc_micros"][rows] == 400_000).all()
     assert (found.log["cpc_micros"][~rows] > 400_000).any()
-    assert (found.log["answered_by"] == [by[int(r)] for r in found.log["request"]]).all()
+    assert (found.log["served_by_stage"] == [by[int(r)] for r in found.log["request"]]).all()
 
 
 def test_the_pre_ranking_stage_answers_with_its_own_order():
@@ -61,7 +61,7 @@ def test_the_pre_ranking_stage_answers_with_its_own_order():
     late, in_time = live({"compute": slow}, cascade=cascade), live({}, cascade=cascade)
     assert (answered(late) == BY_PRE_RANKING).mean() > 0.9
     by = {int(r) for one in late.settled for r, a in
-          zip(one.block.requests, one.lists.answered_by, strict=True) if a == BY_PRE_RANKING}  # fmt: skip
+          zip(one.block.requests, one.lists.served_by_stage, strict=True) if a == BY_PRE_RANKING}  # fmt: skip
     rows = [np.isin(f.log["request"], list(by)) for f in (late, in_time)]
     assert late.log["ad"][rows[0]].tolist() == in_time.log["ad"][rows[1]].tolist()
 

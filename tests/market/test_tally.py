@@ -71,19 +71,21 @@ def test_a_kinds_budgets_spend_and_dry_hours_follow_from_the_log(lived, name):
     assert days[1].any()
     assert kind["spend"] == days[:, mine].sum() / 1e6
     assert kind["budget"] == 2 * budget[budgeted].sum() / 1e6  # of the half day too
-    assert kind["spend_of_budget"] == pytest.approx(days[:, budgeted].sum() / (2 * budget[budgeted].sum()))
-    assert kind["median_use"] == pytest.approx(np.median(days[:, budgeted] / budget[budgeted]))
-    dry_hours = []
+    assert kind["budget_utilisation"] == pytest.approx(days[:, budgeted].sum() / (2 * budget[budgeted].sum()))
+    assert kind["median_utilisation"] == pytest.approx(np.median(days[:, budgeted] / budget[budgeted]))
+    exhaustion_hours = []
     for advertiser in budgeted:
         emptied = [
             log["time"][(day == d) & (log["advertiser"] == advertiser) & log["click"]].max() - d * DAY
             for d in (0, 1)
             if days[d, advertiser] == budget[advertiser]
         ]
-        dry_hours += [second / HOUR for second in emptied]
-    assert len(dry_hours) > 2
-    assert kind["ran_dry"] == pytest.approx(len(dry_hours) / (2 * len(budgeted)))  # of the half day too
-    assert kind["dry_hour"] == pytest.approx(np.median(dry_hours))
+        exhaustion_hours += [second / HOUR for second in emptied]
+    assert len(exhaustion_hours) > 2
+    assert kind["budget_exhausted"] == pytest.approx(
+        len(exhaustion_hours) / (2 * len(budgeted))
+    )  # of the half day too
+    assert kind["exhaustion_hour"] == pytest.approx(np.median(exhaustion_hours))
 
 
 @pytest.mark.parametrize("name", ["free", "half"])
@@ -100,7 +102,7 @@ def test_the_curve_is_the_share_of_todays_budgets_spent_by_each_update(lived, na
         assert share == pytest.approx(spent / total, abs=1e-12)
         assert traffic == pytest.approx((hour * HOUR - start) / DAY)  # a constant profile
         gaps.append(abs(share - traffic))
-    assert kind["largest_gap"] == pytest.approx(max(gaps))
+    assert kind["max_pacing_error"] == pytest.approx(max(gaps))
     assert curve["multiplier"] == pytest.approx([{"free": 1.0, "half": 0.5}[name]] * 36)
 
 
@@ -129,13 +131,13 @@ def test_a_begun_day_counts_even_if_nothing_was_spent_and_a_finished_one_only_on
     tally.end_of_day()
     ledger.new_day()
     tally.close()
-    assert tally.metrics()["bidders"]["all"]["spend_of_budget"] == 150 / (2 * 200)
+    assert tally.metrics()["bidders"]["all"]["budget_utilisation"] == 150 / (2 * 200)
     ledger, tally = made_up([100, 100], 1.0)
     ledger.available -= [50, 100]
     tally.end_of_day()
     ledger.new_day()
     tally.close()
-    assert tally.metrics()["bidders"]["all"]["spend_of_budget"] == 150 / 200
+    assert tally.metrics()["bidders"]["all"]["budget_utilisation"] == 150 / 200
 
 
 def test_a_kind_without_budgets_has_no_use_and_metrics_are_plain_json():
@@ -143,7 +145,10 @@ def test_a_kind_without_budgets_has_no_use_and_metrics_are_plain_json():
     for name in ("all", "nobody"):
         kind = lived.metrics["bidders"][name]
         assert kind["with_budget"] == 0 and kind["budget"] == 0.0
-        assert [kind[key] for key in ("spend_of_budget", "median_use", "ran_dry", "dry_hour")] == [None] * 4
+        assert [
+            kind[key]
+            for key in ("budget_utilisation", "median_utilisation", "budget_exhausted", "exhaustion_hour")
+        ] == [None] * 4
     assert lived.metrics["bidders"]["nobody"]["advertisers"] == 0
     assert json.loads(json.dumps(lived.metrics, allow_nan=False)) == lived.metrics
 

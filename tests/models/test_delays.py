@@ -12,9 +12,9 @@ WINDOW, SPAN, RATE = 2400.0, 3600.0, 0.3
 
 def clicks(n: int, seed: int = 5):
     """Delays (infinite without a conversion) and ages of n clicks, spread evenly over the span of a log."""
-    luck = np.random.default_rng(seed)
-    late = delays(luck.random(n), luck.random(n), MIXTURE)
-    return np.where(luck.random(n) < RATE, late, np.inf), luck.random(n) * SPAN
+    rng = np.random.default_rng(seed)
+    late = delays(rng.random(n), rng.random(n), MIXTURE)
+    return np.where(rng.random(n) < RATE, late, np.inf), rng.random(n) * SPAN
 
 
 def rate_of(delay, age, correction, window):

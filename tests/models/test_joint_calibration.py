@@ -66,7 +66,7 @@ def test_the_net_is_to_the_last_bit_what_it_is_without_the_map(name, batching):
     assert not any(parameter.requires_grad for parameter in calibrator.map.parameters())
 
 
-def test_a_map_repeats_to_the_last_bit_and_its_own_luck_does_not_reach_the_net():
+def test_a_map_repeats_to_the_last_bit_and_its_own_seed_does_not_reach_the_net():
     one, two, other = fresh_map(), fresh_map(), fresh_map(hidden=(8, 8))
     nets = [trained("sbcr", calibrator.map)[0] for calibrator in (one, two, other)]
     for name, values in one.arrays().items():

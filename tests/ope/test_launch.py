@@ -72,7 +72,7 @@ def test_where_the_gate_says_ok_launches_are_covered_95_times_in_100(answered, n
     fine = [pair[which] for pair in found[name] if pair[which].diagnostics.verdict == "ok"]
     assert len(fine) > 0.25 * LOGS
     share, n = covered(fine, truth[which])
-    assert share >= expected_band(n)[0]  # the bound may make intervals longer than luck alone needs
+    assert share >= expected_band(n)[0]  # the bound may make intervals longer than noise alone needs
 
 
 def test_the_answer_with_the_jitter_kept_misses_the_launch(answered):
@@ -87,8 +87,8 @@ def test_the_bound_holds_what_the_estimates_are_off(answered):
     found, truth = answered
     for name in ("local_linear", "local_dr"):
         values = np.array([value.value for value, _ in found[name]])
-        luck = 4 * values.std() / np.sqrt(len(values))
-        assert abs(values.mean() - truth[0]) < np.mean([value.bias for value, _ in found[name]]) + luck
+        noise = 4 * values.std() / np.sqrt(len(values))
+        assert abs(values.mean() - truth[0]) < np.mean([value.bias for value, _ in found[name]]) + noise
 
 
 def test_a_launch_is_the_same_however_its_log_is_cut(answered):

@@ -15,7 +15,7 @@ def logs():
     return read_parameter_log(world.folder, world.scenario), read_slate_log(world.folder, world.scenario)
 
 
-def test_the_logging_policy_s_truth_is_the_mean_of_its_log_but_for_luck(logs):
+def test_the_logging_policy_s_truth_is_the_mean_of_its_log_but_for_noise(logs):
     world = logged()
     for log, truth in (
         (logs[0], parameter_truth(world.sim, world.arm, logs[0], Target("same", jitter="keep"))),
@@ -25,7 +25,7 @@ def test_the_logging_policy_s_truth_is_the_mean_of_its_log_but_for_luck(logs):
             seen = log.reward[reward].reshape(len(log), -1).sum(axis=1)
             apart = seen - truth[reward]
             assert abs(apart.mean()) < 4 * apart.std() / np.sqrt(len(apart))
-            assert truth[reward].std() < seen.std()  # no luck of clicks in it
+            assert truth[reward].std() < seen.std()  # no sampling noise of clicks in it
 
 
 def test_the_truth_of_pages_is_that_of_drawn_ones_on_average(logs):

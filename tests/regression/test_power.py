@@ -67,8 +67,8 @@ def test_jitter_moves_single_prices_and_not_their_average(pages, sums):
     assert abs(ratio.mean() - 1) < 4 * JITTER / np.sqrt(3 * shown.sum())
 
 
-def test_other_luck_moves_clicks_and_not_their_probability(sums):
-    before, after = (sums[name].values for name in ("nothing", "other luck of every click"))
+def test_independent_draws_move_clicks_and_not_their_probability(sums):
+    before, after = (sums[name].values for name in ("nothing", "independent random numbers of every click"))
     assert after["ctr"] != before["ctr"]
     assert after["expected_ctr"] == before["expected_ctr"]
 

@@ -65,7 +65,7 @@ WRONG = {
     "models.rank.fit=together": "expected one of held_out, training, joint",
     "models.rank.ranking=ranknet": "has no meaning for objective pointwise (only for multi_objective)",
     "models.rank.ranking=pairs": "expected one of softmax, ranknet",
-    "models.rank.dumped_by=logloss": "has no meaning for objective pointwise (only for sbcr)",
+    "models.rank.logged_scores_from=logloss": "has no meaning for objective pointwise (only for sbcr)",
     "models.ltr.fit=joint": "has no meaning for recipe ltr (only for logloss)",
     "models.rank.batching=pages": "expected one of samples, lists",
     "models.ltr.batching=lists": "has no meaning for recipe ltr (only for logloss)",
@@ -127,16 +127,16 @@ LEARNING = "market={training: {every: 3600}}"
             "nothing is held out with fit training",
         ),
         ((*JOINT, LEARNING, "models.rank.refit=true"), "goes on learning with its model; remove it"),
-        ((*JOINT, "models.rank.dumped_by=logloss"), "in market.training: add it, or remove this"),
-        ((*JOINT, LEARNING, "models.rank.dumped_by=rank"), "learns beside its own scores anyway"),
-        ((*JOINT, LEARNING, "models.rank.dumped_by=logos"), "did you mean 'logloss'?"),
+        ((*JOINT, "models.rank.logged_scores_from=logloss"), "in market.training: add it, or remove this"),
+        ((*JOINT, LEARNING, "models.rank.logged_scores_from=rank"), "learns beside its own scores anyway"),
+        ((*JOINT, LEARNING, "models.rank.logged_scores_from=logos"), "did you mean 'logloss'?"),
         (
-            (*JOINT, LEARNING, "models.rank.dumped_by=logloss", "models.logloss.objective=softmax"),
+            (*JOINT, LEARNING, "models.rank.logged_scores_from=logloss", "models.logloss.objective=softmax"),
             "the scores of 'logloss' are no log-odds to learn beside",
         ),
-        ((*JOINT, LEARNING, "models.rank.dumped_by=ltr"), "the scores of 'ltr' are no log-odds"),
+        ((*JOINT, LEARNING, "models.rank.logged_scores_from=ltr"), "the scores of 'ltr' are no log-odds"),
         (
-            (LEARNING, "models.logloss.objective=sbcr", "models.logloss.dumped_by=rank"),
+            (LEARNING, "models.logloss.objective=sbcr", "models.logloss.logged_scores_from=rank"),
             "'logloss' pre-ranks in arm",
         ),
     ],
@@ -148,10 +148,10 @@ def test_what_a_joint_calibrator_and_a_dump_cannot_be_is_refused(overrides, text
 
 
 def test_joint_calibrators_and_dumps_are_part_of_the_resolved_scenario_and_come_back(tmp_path):
-    made = tiny_scenario(*JOINT, LEARNING, "models.rank.dumped_by=logloss")
+    made = tiny_scenario(*JOINT, LEARNING, "models.rank.logged_scores_from=logloss")
     (tmp_path / "again.yaml").write_text(dump_scenario(made))
     again = load_scenario(tmp_path / "again.yaml").models["rank"]
-    assert again == made.models["rank"] and again.is_joint and again.dumped_by == "logloss"
+    assert again == made.models["rank"] and again.is_joint and again.logged_scores_from == "logloss"
     assert not again.is_plain and not again.learns_by_sample
     assert not again.as_first_deployed().is_joint and again.as_first_deployed().is_plain
 
@@ -163,12 +163,14 @@ def test_a_calibrator_is_fitted_anew_only_where_models_are():
     assert tiny_scenario(*refit, "market={training: {every: 3600}}").models["rank"].refit
 
 
-def test_luck_validation_and_examination_say_nothing_at_their_defaults():
+def test_seed_validation_and_examination_say_nothing_at_their_defaults():
     plain = tiny_scenario()
-    same = tiny_scenario("models.rank.luck=0", "models.rank.validation=0", "models.rank.examination=known")
+    same = tiny_scenario(
+        "models.rank.training_seed=0", "models.rank.validation=0", "models.rank.examination=known"
+    )
     assert scenario_data(same) == scenario_data(plain)
-    other = tiny_scenario("models.rank.luck=2", "models.rank.validation=0.1")
+    other = tiny_scenario("models.rank.training_seed=2", "models.rank.validation=0.1")
     section = scenario_data(other)["models"]["rank"]
-    assert section["luck"] == 2 and section["validation"] == 0.1
+    assert section["training_seed"] == 2 and section["validation"] == 0.1
     with pytest.raises(UserError, match="has no meaning for recipe ltr"):
         tiny_scenario("models.ltr.examination=estimated")

@@ -46,7 +46,11 @@ def run(request, tmp_path_factory):
         learns = shipped.market.training is not None
         more = ["market.training=null"] if learns else []  # hours of it; money does not depend on it
         more += [f"models.{name}.refit=false" for name, model in shipped.models.items() if model.refit]
-        more += [f"models.{name}.dumped_by=null" for name, model in shipped.models.items() if model.dumped_by]
+        more += [
+            f"models.{name}.logged_scores_from=null"
+            for name, model in shipped.models.items()
+            if model.logged_scores_from
+        ]
         if any(model.trained_by.has_teacher for model in shipped.models.values()):
             more += ["phases.shadow=64"]
         if shipped.market.days > 2:  # weeks and months are for learning; money is made day by day
@@ -92,7 +96,7 @@ def test_no_charge_is_without_its_click_and_none_above_the_price(run):
         clicks = set(zip(*(shown[name][shown["click"]].tolist() for name in columns), strict=True))
         paid = list(zip(*(charged[name].tolist() for name in columns), strict=True))
         assert len(set(paid)) == len(paid) and set(paid) <= clicks
-        assert len(clicks) - len(paid) == found["clicks_under_way"]
+        assert len(clicks) - len(paid) == found["pending_clicks"]
 
 
 def test_nobody_is_charged_beyond_the_budget_of_a_day_and_its_declared_slack(run):

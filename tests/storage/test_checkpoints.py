@@ -72,7 +72,7 @@ def undisturbed(tmp_path_factory):
 def test_the_market_of_these_tests_has_all_that_a_checkpoint_must_hold(undisturbed):
     figures, tables = undisturbed
     assert {name.split("/")[1] for name in tables} == {"market-now", "charges-now"}
-    assert figures["clicks"] > 100 and figures["free_clicks"] > 0 and figures["clicks_under_way"] > 0
+    assert figures["clicks"] > 100 and figures["unbilled_clicks"] > 0 and figures["pending_clicks"] > 0
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,9 @@ def test_an_arm_with_a_high_reserve_is_not_excused_by_an_oracle_of_its_own(reser
     """Against the baseline's oracle, which has its reserve, the arm without one may do better than 1."""
     rows = reserved.metrics["arms"]
     assert rows["free"]["welfare"]["value"] > 1.5 > 1 > rows["logloss"]["welfare"]["value"]
-    assert rows["ranker"]["payment_error"]["value"] < rows["free"]["payment_error"]["value"]
+    assert (
+        rows["ranker"]["payment_error_vs_oracle"]["value"] < rows["free"]["payment_error_vs_oracle"]["value"]
+    )
 
 
 def test_an_auction_that_admits_nobody_is_measured_too(tmp_path):
@@ -174,9 +176,9 @@ def test_the_metrics_hold_the_mean_rcs_of_all_requests(study):
     assert study.metrics["arms"]["ltr"]["rcs"]["value"] == pytest.approx(np.concatenate(values).mean())
 
 
-def test_the_culprit_is_searched_one_seat_at_a_time_and_the_last_row_is_exactly_1(study, reserved):
+def test_the_ablation_replaces_one_seat_at_a_time_and_the_last_row_is_exactly_1(study, reserved):
     for one in (study, reserved):
-        rows = one.metrics["culprit"]
+        rows = one.metrics["ablation"]
         seats = [(row["bid"], row["model"]) for row in rows]
         assert seats == [("init", "logloss"), ("opt", "logloss"), ("init", "rank"), ("opt", "rank")]
         assert rows[0]["rcs"]["value"] == one.metrics["arms"]["logloss"]["rcs"]["value"] < 1
@@ -235,10 +237,10 @@ def test_the_scenario_may_have_the_truth_in_both_seats(tmp_path):
     exact = {name: entry["value"] for name, entry in found["arms"]["oracle"].items()}
     ones = ("rcs", "single_objective_rcs", "true_value_recall", "welfare", "revenue_vs_oracle", "proxy_pcoc")
     assert {name: exact[name] for name in ones} == dict.fromkeys(ones, 1.0)
-    zeros = ("cpc_error", "cpc_bias", "payment_error", "proxy_ece")
+    zeros = ("cpc_error", "cpc_bias", "payment_error_vs_oracle", "proxy_ece")
     assert {name: exact[name] for name in zeros} == dict.fromkeys(zeros, 0.0)
     assert exact["revenue_pcoc"] == pytest.approx(1.0, rel=1e-12)
-    assert found["culprit"][-1]["rcs"]["value"] == 1.0
+    assert found["ablation"][-1]["rcs"]["value"] == 1.0
     ranking = found["attribution"]["oracle"]["stages"]
     assert ranking[1]["ecpm_lost"]["value"] == pytest.approx(0, abs=1e-9)
     assert ranking[2]["ecpm_lost"]["value"] == pytest.approx(0, abs=1e-9)
@@ -257,7 +259,7 @@ def test_an_arm_that_goes_by_two_names_is_served_and_measured_once(study, monkey
     monkeypatch.setattr(Evaluation, "_measure_arm", watched)
     by_arm = evaluation.measure_block(block)
     assert list(by_arm) == list(evaluation.all_arms())
-    (_, as_it_is), *_, (_, both) = ((key, arm.name) for key, arm in evaluation.culprits.items())
+    (_, as_it_is), *_, (_, both) = ((key, arm.name) for key, arm in evaluation.ablations.items())
     assert not {as_it_is, both} & set(served)
     for name, twin in ((as_it_is, evaluation.baseline.name), (both, "ranker")):
         for kind in ("columns", "vectors"):

@@ -125,12 +125,12 @@ def test_a_stage_with_another_pcvr_does_not_guess_the_reserves_verdict(learned, 
         assert (admitted(scores, stage, strict) < 0).any() == knows
 
 
-def test_the_search_for_the_culprit_replaces_the_pcvr_as_the_bid(learned):
+def test_the_ablation_replaces_the_pcvr_as_the_bid(learned):
     arms = ablation_arms(learned.evaluation.arms["opt"])
     expected = [("opt (pcvr-pre)", "logloss"), ("opt (pcvr)", "logloss")]
     expected += [("opt (pcvr-pre)", "rank"), ("opt (pcvr)", "rank")]
     assert [(key.bid, key.model) for key in arms] == expected
-    rows = learned.metrics["culprit"]
+    rows = learned.metrics["ablation"]
     assert [(row["bid"], row.get("pcvr"), row["role"]) for row in rows] == [
         *(("init", None, "as it is"), ("opt", "pcvr", "bid")),
         *(("init", None, "model"), ("opt", "pcvr", "both")),

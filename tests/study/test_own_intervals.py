@@ -55,7 +55,7 @@ def test_no_metric_of_a_study_leaves_its_own_interval(study):
 def test_no_metric_of_a_market_leaves_its_own_interval(market):
     assert not outside(market)
     known = {path[:1] + path[-1:] for path, _ in entries(market)}
-    assert {("arms", name) for name in ("payment_error", "rcs", "cpc_error")} <= known
+    assert {("arms", name) for name in ("payment_error_vs_oracle", "rcs", "cpc_error")} <= known
     assert {("market", name) for name in set(RATIOS) & set(MARKET_MEASURES)} <= known
     assert ("what_if", "difference") in known
 

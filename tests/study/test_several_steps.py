@@ -9,10 +9,10 @@ import pytest
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, arm_measure, arm_measures, measure_names
 from cascade_sim.analysis.metrics.consistency import membership
 from cascade_sim.analysis.report.readings import candidate_sets
-from cascade_sim.analysis.report.sections.culprit import (
-    culprit_section,
-    culprit_table,
-    culprit_words,
+from cascade_sim.analysis.report.sections.ablation import (
+    ablation_section,
+    ablation_table,
+    ablation_words,
     steps_table,
 )
 from cascade_sim.analysis.report.terminal import terminal_summary
@@ -27,7 +27,7 @@ from cascade_sim.scenario.overrides import overrides_of
 from cascade_sim.study.evaluate import ablation_arms
 from cascade_sim.study.model_quality import QualityStudy
 from cascade_sim.study.results import combine_seeds
-from cascade_sim.study.sweeps import culprit_table as markdown_table
+from cascade_sim.study.sweeps import ablation_table as markdown_table
 from cascade_sim.training.data import sample_lists
 from worlds.tiny_market import run_phases, tiny_scenario
 
@@ -56,7 +56,7 @@ def block(five):
 
 
 def test_each_step_is_ablated_alone_and_only_all_of_them_together_reach_1(five):
-    rows = [(row["stage"], row["bid"], row["model"], row["role"]) for row in five.metrics["culprit"]]
+    rows = [(row["stage"], row["bid"], row["model"], row["role"]) for row in five.metrics["ablation"]]
     assert rows == [
         ("coarse", "init", "random", "as it is"), ("coarse", "opt", "random", "bid"),
         ("coarse", "init", "truth", "model"), ("coarse", "opt", "truth", "both"),
@@ -64,7 +64,7 @@ def test_each_step_is_ablated_alone_and_only_all_of_them_together_reach_1(five):
         ("pre_ranking", "init", "truth", "as it is"), ("pre_ranking", "opt", "truth", "bid"),
         ("all", "opt", "truth", "all"),
     ]  # fmt: skip
-    values = [row["rcs"]["value"] for row in five.metrics["culprit"]]
+    values = [row["rcs"]["value"] for row in five.metrics["ablation"]]
     assert values[-1] == 1.0 and max(values[:-1]) < 1.0
     base = five.metrics["arms"]["now"]["rcs"]["value"]
     assert [v for v, row in zip(values, rows, strict=True) if row[3] == "as it is"] == [base] * 3
@@ -183,14 +183,17 @@ def test_trace_has_a_row_and_a_least_bid_for_each_stage(five):
 
 
 def test_the_report_says_which_step_and_which_part_is_to_blame(five):
-    labels = [row.label for row in culprit_table(five.metrics).rows]
+    labels = [row.label for row in ablation_table(five.metrics).rows]
     assert labels[0] == "coarse: init-bid × random" and labels[-1] == "every step: opt-bid × truth"
-    words = culprit_words(five.metrics)
-    assert "Coarse is the main culprit" in words and "model" in words.rsplit("culprit", 1)[1]
+    words = ablation_words(five.metrics)
+    assert (
+        "Coarse explains most of the inconsistency" in words
+        and "model" in words.rsplit("inconsistency", 1)[1]
+    )
     table = steps_table(five.metrics)
     assert table.columns[:3] == ["after coarse", "after middle", "after pre-ranking"]
     assert [width for _, width in table.groups] == [3, 3]
-    assert culprit_section(five.metrics) is not None
+    assert ablation_section(five.metrics) is not None
     text = str(terminal_summary(five.metrics))
     assert "every step: opt-bid × truth" in text and "after middle" in text
 
@@ -201,13 +204,13 @@ def test_reference_arms_are_said_to_replace_the_last_step(five, study):
 
 
 def test_one_step_has_no_step_in_its_rows_or_tables(study):
-    assert all("stage" not in row for row in study.metrics["culprit"])
+    assert all("stage" not in row for row in study.metrics["ablation"])
     assert not [name for name in study.metrics["arms"]["logloss"] if "_after_" in name]
     assert steps_table(study.metrics) is None and candidate_sets(study.metrics)[-1] == "pre_ranking_set"
 
 
 def test_orders_between_worlds_have_the_baseline_once(five):
-    orders = combine_seeds([five.metrics, five.metrics])["orders"]["culprit"]
+    orders = combine_seeds([five.metrics, five.metrics])["orders"]["ablation"]
     assert " ".join(orders["order"]).count("as it is") == 1
     assert orders["order"][0] == "all: opt × truth"
 

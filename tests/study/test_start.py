@@ -1,4 +1,4 @@
-"""Models of one world start alike, whatever their name, objective or recipe; `luck` starts them elsewhere."""
+"""Models of one world start alike, whatever their name or recipe, unless `training_seed` differs."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def started(tmp_path_factory):
     """Models that have hardly moved from their first weights."""
     folder = tmp_path_factory.mktemp("started")
     sections = [f"models.{name}={{{how}, {STILL}}}" for name, how in OBJECTIVES.items()]
-    sections += [f"models.lucky={{luck: 1, {STILL}}}", "models.logloss.learning_rate=1.0e-12"]
+    sections += [f"models.reseeded={{training_seed: 1, {STILL}}}", "models.logloss.learning_rate=1.0e-12"]
     return learn(folder / "run", folder / "cache", *sections)
 
 
@@ -38,8 +38,8 @@ def test_models_of_the_same_sizes_start_from_the_same_weights(started, name):
     assert moved(started.modules[name], started.modules["plain"]) < 1e-6
 
 
-def test_another_luck_starts_elsewhere_and_so_does_a_first_deployment(started):
-    assert moved(started.modules["lucky"], started.modules["plain"]) > 0.1
+def test_another_training_seed_starts_elsewhere_and_so_does_a_first_deployment(started):
+    assert moved(started.modules["reseeded"], started.modules["plain"]) > 0.1
     assert moved(started.modules["logloss (first)"], started.modules["logloss"]) > 0.1
 
 

@@ -16,7 +16,7 @@ LOG = {
     "click_time": np.array([3.0, np.inf, np.inf, 8.0, 5.0, np.inf]),
     "model_version": np.array([0, 0, 0, 1, 1, 1], np.int32),
     "is_explored": np.array([False, False, False, True, False, False]),
-    "answered_by": np.array([2, 2, 2, 2, 1, 1], np.int8),
+    "served_by_stage": np.array([2, 2, 2, 2, 1, 1], np.int8),
 }
 
 
@@ -31,10 +31,10 @@ def test_every_page_is_a_list_with_its_scores_labels_and_version():
 
 
 def test_who_answered_is_told_by_name_whatever_the_number_of_stages():
-    by_three = dumped_context(LOG, STAGES).answered_by
+    by_three = dumped_context(LOG, STAGES).served_by_stage
     assert by_three.tolist() == ["ranking", "ranking", "pre_ranking"]
-    of_four = {**LOG, "answered_by": np.array([3, 3, 3, 2, 1, 1], np.int8)}
-    by_four = dumped_context(of_four, ("retrieval", "coarse", "pre_ranking", "ranking")).answered_by
+    of_four = {**LOG, "served_by_stage": np.array([3, 3, 3, 2, 1, 1], np.int8)}
+    by_four = dumped_context(of_four, ("retrieval", "coarse", "pre_ranking", "ranking")).served_by_stage
     assert by_four.tolist() == ["ranking", "pre_ranking", "coarse"]
 
 

@@ -86,12 +86,12 @@ class OtherFamily:
         ctr = 1 / (1 + np.exp(-(known + self.intent * (vertical[ad] == wanted[:, None]))))
         # the platform's model: nearly right about what is known, a little too steep, blind to the intent
         pctr = 1 / (1 + np.exp(-(1.12 * known + 0.75 + 0.25 * rng.standard_normal(ad.shape))))
-        luck = rng.random((3, *ad.shape))
+        draw = rng.random((3, *ad.shape))
         return {
             "ad": np.where(is_there, ad, -1), "bid": np.where(is_there, bid, 0.0),
             "pctr": np.where(is_there, pctr, 0.0).astype(np.float32), "ctr": np.where(is_there, ctr, 0.0),
             "time": time, "user": user, "segment": segment, "placement": placement, "slots": slots,
-            "owner": owner, "luck": luck, "vertical": vertical, "wanted": wanted,
+            "owner": owner, "draw": draw, "vertical": vertical, "wanted": wanted,
         }  # fmt: skip
 
     def page(self, *, slots: int = 4, model: str = "pctr", **rule: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -120,8 +120,8 @@ class OtherFamily:
         """The lift by who knows every CTR, and of slots no more than their clicks in the log."""
         winners, _ = self.page()
         chance = self.clicked(winners)
-        luck = np.take_along_axis(self.auctions["luck"][0], np.maximum(winners, 0), 1)
-        found = np.sum(luck < chance, axis=0) / np.sum(self.clicked(winners, np.ones(4)), axis=0)
+        draw = np.take_along_axis(self.auctions["draw"][0], np.maximum(winners, 0), 1)
+        found = np.sum(draw < chance, axis=0) / np.sum(self.clicked(winners, np.ones(4)), axis=0)
         found[0] = 1.0
         return float(self.expected(found, **rule).sum() / self.expected(found).sum() - 1)
 
@@ -157,9 +157,9 @@ class OtherFamily:
         slot[rows, at] = places
         paid[rows, at] = np.rint(price[rows, places] * 1e6).astype(np.int64)
         chance = np.where(slot >= 0, a["ctr"] * EXAMINED[np.maximum(slot, 0)], 0.0)
-        click = np.where(slot >= 0, a["luck"][0] < chance, -1).astype(np.int8)
-        bought = (click == 1) & (a["luck"][1] < 0.12)
-        delay = np.where(bought, -1800.0 * np.log(a["luck"][2]) ** 1, np.nan).astype(np.float32)
+        click = np.where(slot >= 0, a["draw"][0] < chance, -1).astype(np.int8)
+        bought = (click == 1) & (a["draw"][1] < 0.12)
+        delay = np.where(bought, -1800.0 * np.log(a["draw"][2]) ** 1, np.nan).astype(np.float32)
         conversion = np.where(click == 1, bought, np.where(slot >= 0, 0, -1)).astype(np.int8)
         candidates = {
             "ad": a["ad"], "bid": a["bid"], "pctr": a["pctr"], "slot": slot, "price_micros": paid,

@@ -1,4 +1,4 @@
-"""Figures that compare arms: consistency against revenue, lifts with intervals, the culprit."""
+"""Figures that compare arms: consistency against revenue, lifts with intervals, the ablation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cascade_sim.analysis.report.figures.style import (
     short,
     signed_tick,
 )
-from cascade_sim.analysis.report.readings import culprit_measures, row_label
+from cascade_sim.analysis.report.readings import ablation_measures, row_label
 from cascade_sim.analysis.statistics.estimates import (
     Estimate,
     arm_lift,
@@ -258,13 +258,13 @@ def _clipped(axes: Any, row: int, value: float, limits: tuple[float, float], col
     )
 
 
-def culprit(metrics: Mapping[str, Any]) -> Any | None:
+def ablation(metrics: Mapping[str, Any]) -> Any | None:
     """RCS with parts of pre-ranking replaced by ranking's own, and the revenue lift that goes with it."""
-    rows = [row for row in metrics.get("culprit") or [] if estimate(row.get("rcs")).value is not None]
+    rows = [row for row in metrics.get("ablation") or [] if estimate(row.get("rcs")).value is not None]
     if not rows:
         return None
     colors = arm_colors(metrics)
-    _, revenue = culprit_measures(metrics)
+    _, revenue = ablation_measures(metrics)
     heading = "revenue lift, %" if "revenue" in revenue else "RPM lift, %"
     figure, axes = blank(0.75 + 0.42 * len(rows))
     bare(axes, grid="x", left=False)

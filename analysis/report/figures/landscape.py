@@ -9,7 +9,7 @@ from typing import Any
 from cascade_sim.analysis.report.figures.parts import image_bytes
 from cascade_sim.analysis.report.figures.style import COLORS, INK, LEAST, QUIET, bare, blank
 
-# title, line, and the points drawn by luck
+# title, line, and the points as realised
 PANELS = (
     ("Impressions", "impressions", None),
     ("Clicks", "expected_clicks", "clicks"),
@@ -22,7 +22,7 @@ TITLE = "Impressions, clicks, cost and CPC of one ad against its bid"
 
 
 def landscape_figure(columns: Mapping[str, Sequence[float]], own_bid: float) -> Any:
-    """Lines: expected; hollow points: with the run's luck; vertical: the ad's own bid.
+    """Lines: expected; hollow points: as realised in the run; vertical: the ad's own bid.
 
     The axis is the advertiser's init-bid. Where the platform enters the auction with another bid, that one
     bounds the cost per click: it is drawn too, and a cost above the init-bid is shaded.
@@ -89,7 +89,7 @@ def _legend(figure: Any, is_optimised: bool, is_any_above: bool) -> None:
 
     looks: dict[str, dict[str, Any]] = {
         "expected": {"color": COLORS[0], "linewidth": 1.8},
-        "with the run's luck": {
+        "as realised in the run": {
             "linestyle": "none", "marker": "o", "markersize": 3.2,
             "markerfacecolor": "white", "markeredgecolor": COLORS[1],
         },

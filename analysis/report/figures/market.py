@@ -105,7 +105,7 @@ def _advertisers(axes: Any, kind: Mapping[str, Any], color: str, with_single: bo
 def _note(axes: Any, kind: Mapping[str, Any]) -> None:
     """The panel's numbers in its lower right corner, which both curves leave free late in the day."""
     lines = []
-    gap, hour = finite(kind.get("largest_gap")), finite(kind.get("dry_hour"))
+    gap, hour = finite(kind.get("max_pacing_error")), finite(kind.get("exhaustion_hour"))
     if gap is not None:
         lines.append(f"gap {number_text(100 * gap, 1)}")
     if hour is not None:

@@ -282,8 +282,8 @@ def ranker_model(metrics: Mapping[str, Any]) -> str | None:
     if not proxies:
         return None
     rest = [name for name in score_models(metrics) if name not in proxies]
-    in_culprit = [row["model"] for row in metrics.get("culprit") or [] if row["model"] in rest]
-    return in_culprit[-1] if in_culprit else rest[-1] if len(rest) == 1 else None
+    in_ablation = [row["model"] for row in metrics.get("ablation") or [] if row["model"] in rest]
+    return in_ablation[-1] if in_ablation else rest[-1] if len(rest) == 1 else None
 
 
 Spot = tuple[float, float, str, str]  # x and y offset in points, horizontal and vertical alignment

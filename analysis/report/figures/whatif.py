@@ -32,7 +32,7 @@ IN_LIFTS = (
     "expected_ctr",
     "ctr",
     "cpc",
-    "slots_filled",
+    "fill_rate",
     "rcs",
     "welfare",
 )
@@ -119,7 +119,7 @@ def _curve(top: Any, bottom: Any, answer: Mapping[str, Any]) -> None:
     top.yaxis.set_major_formatter(signed_tick)
     top.set_title("Revenue per request, lift over today, %", loc="left", color=INK)
     top.tick_params(labelbottom=False)
-    filled = [scaled(estimate(point["metrics"].get("slots_filled")), 100.0) for point in points]
+    filled = [scaled(estimate(point["metrics"].get("fill_rate")), 100.0) for point in points]
     _line(bottom, at, filled, _EXPECTED)
     bottom.set_ylim(0, 105)
     bottom.set_title("Slots filled, %", loc="left", color=INK)

@@ -55,7 +55,7 @@ SAME = 5e-4  # lifts so close read alike; a tile would repeat the headline
 # What stands beside the headline's revenue where a study asks a single question.
 BESIDE = {
     **{name: ARM_MEASURES[name] for name in ("expected_rpm", "expected_ctr", "cpc")},
-    "slots_filled": PAGE_MEASURES["slots_filled"],
+    "fill_rate": PAGE_MEASURES["fill_rate"],
 }
 
 

@@ -12,7 +12,7 @@ from cascade_sim.analysis.statistics.estimates import NBSP, finite, number_text
 # The columns of the arms table that speak for themselves are not repeated here.
 ALWAYS_EXPLAINED = (
     *("rcs", "single_objective_rcs", "true_value_recall"),
-    *("expected_ctr", "expected_rpm", "expected_revenue_per_request", "cpc_error_floor"),
+    *("expected_ctr", "expected_rpm", "expected_revenue_per_request", "cpc_error_irreducible"),
 )
 ABOUT_INTERVALS = (
     "Within one world: from a paired bootstrap over requests, the same resamples for every arm. It takes "

@@ -14,10 +14,10 @@ from cascade_sim.analysis.statistics.estimates import arm_value
 MONEY_MEASURES = (
     "cpc",
     "cpc_error",
-    "cpc_error_floor",
+    "cpc_error_irreducible",
     "cpc_bias",
     "revenue_pcoc",
-    "payment_error",
+    "payment_error_vs_oracle",
     "welfare",
     "revenue_vs_oracle",
 )

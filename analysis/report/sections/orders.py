@@ -11,7 +11,7 @@ from cascade_sim.analysis.report.section import Details, Section, TablePart, Tex
 from cascade_sim.analysis.report.tables import Cell, Row, Table, column
 from cascade_sim.analysis.statistics.estimates import estimate, finite
 
-CULPRIT = "culprit"  # of `orders` in metrics.json: the rows of the culprit table, by RCS
+ABLATION = "ablation"  # of `orders` in metrics.json: the rows of the ablation table, by RCS
 GAP = Measure("Ahead by, %", "percent", "", 2)
 ALIKE = 1e-9  # a pair that nowhere differs by more is no order, but one arm under two names
 
@@ -43,7 +43,7 @@ def orders_section(metrics: Mapping[str, Any]) -> Section | None:
 
 def order_label(name: str) -> str:
     """What is put in order, and by which measure."""
-    return "Culprit rows by RCS" if name == CULPRIT else arm_measure(name).label
+    return "Ablation rows by RCS" if name == ABLATION else arm_measure(name).label
 
 
 def _title(name: str, order: Mapping[str, Any], is_whole: bool) -> str:

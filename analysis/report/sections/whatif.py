@@ -34,7 +34,7 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 MAIN = 15  # of them, in the terminal
-AGAINST_TRUE_PRICES = {"cpc_error", "cpc_error_floor", "cpc_bias"}  # charges against those of true CTRs
+AGAINST_TRUE_PRICES = {"cpc_error", "cpc_error_irreducible", "cpc_bias"}  # charges against those of true CTRs
 MAX_TIMES = 1e9  # an interval that ends beyond says nothing
 CSV_COLUMNS = (
     *("setting", "metric", "today", "today_low", "today_high", "then", "then_low", "then_high"),
@@ -58,7 +58,7 @@ def what_if_section(metrics: Mapping[str, Any]) -> Section | None:
     about = Text(
         f"The same requests served once more by {metrics['baseline']} with parameters changed. World, "
         "models, "
-        "traffic, luck and the advertisers' bids are held fixed: nobody reacts, and "
+        "traffic, random draws and the advertisers' bids are held fixed: nobody reacts, and "
         f"{budget_words(metrics)}. Differences are paired by request."
     )
     parts: list[Part] = []
@@ -68,7 +68,7 @@ def what_if_section(metrics: Mapping[str, Any]) -> Section | None:
         parts += [Heading(name), *(Text(line, "finding") for line in words), TablePart(table)]
     about_pairing = (
         "“Pairing, ×”: how many times the variance of the difference in revenue per request is smaller than "
-        "with other requests and other luck, in the same world with the same models."
+        "with other requests and independent random numbers, in the same world with the same models."
     )
     figures = (
         Figure(
@@ -168,7 +168,7 @@ def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:
     # A log has no welfare, and says how much of its clicks it saw instead.
     is_log = "observed_clicks_share" in today["metrics"]
     shown = {"observed_clicks_share": "observed %"} if is_log else {}
-    shown |= {"slots_filled": "filled %", "expected_ctr": "CTR %", "cpc": "CPC", "rcs": "RCS %"}
+    shown |= {"fill_rate": "filled %", "expected_ctr": "CTR %", "cpc": "CPC", "rcs": "RCS %"}
     shown |= {} if is_log else {"welfare": "welfare %"}
     if "evidence" in answer:
         shown = {name: head for name, head in shown.items() if name in today["metrics"]}
@@ -267,7 +267,7 @@ def what_if_words(answer: Mapping[str, Any]) -> str:
 
 
 def pairing_words(answer: Mapping[str, Any]) -> str:
-    """What the same requests and the same luck were worth."""
+    """What the same requests and common random numbers were worth."""
     worths = {kind: [worth_of(point, kind) for point in answer["points"]] for kind in ("clicked", "expected")}
     known = {kind: [worth for worth in own if worth.value is not None] for kind, own in worths.items()}
     if not known["clicked"] and not known["expected"]:
@@ -285,7 +285,7 @@ def pairing_words(answer: Mapping[str, Any]) -> str:
     return (
         "Serving the same requests with common random numbers shrinks the variance of the difference in "
         "revenue per "
-        f"request {' and '.join(parts)}, against other requests with other luck in the same world."
+        f"request {' and '.join(parts)}, against other requests and random numbers in the same world."
     )
 
 

@@ -18,7 +18,7 @@ def command(run: Path, out: Path, arms: tuple[str, ...]) -> None:
     """Keep what a finished run earned, for `check`.
 
     The file holds the metrics of each arm and their sums over groups of consecutive requests, so that a later
-    run on the same traffic is compared request by request, luck apart.
+    run on the same traffic is compared request by request, with common random numbers.
     """
     from cascade_sim.api import baseline
 

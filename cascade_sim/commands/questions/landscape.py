@@ -59,7 +59,7 @@ def command(
 ) -> int:
     """Impressions, clicks and cost of one ad as a function of its bid.
 
-    Over the run's evaluation, with its models and its luck, all else equal. Expected figures replace each
+    Over the run's evaluation, with its models and its draws, all else equal. Expected figures replace each
     click by its true probability. Value is what the expected clicks are worth at the ad's own bid.
 
     Bids are init-bids, as the advertiser sets them. Where the platform optimises them, a click may cost more:

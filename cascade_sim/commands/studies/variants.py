@@ -41,12 +41,12 @@ ORDERS = {"RCS": "rcs", "expected CTR": "expected_ctr", "expected RPM": "expecte
 def command(variants: Path, overrides: tuple[str, ...], seeds: int, out: Path | None, **means: Any) -> None:
     """Run a study under several settings, side by side.
 
-    Prints, as Markdown, how RCS, lifts and the culprit table change, and how many worlds keep each order.
+    Prints, as Markdown, how RCS, lifts and the ablation table change, and how many worlds keep each order.
     """
     from cascade_sim.context import run_context
     from cascade_sim.storage.folder import default_folder
     from cascade_sim.study.sweeps import (
-        culprit_table,
+        ablation_table,
         load_variants,
         orders_kept,
         run_variants,
@@ -63,7 +63,7 @@ def command(variants: Path, overrides: tuple[str, ...], seeds: int, out: Path | 
         echo(f"\n**{title}** (mean over {seeds} seeds ± half the 95 % interval between them)\n")
         echo(variants_table(results, arms, metric, lift))
     echo("\n**RCS with pre-ranking seats replaced, %**\n")
-    echo(culprit_table(results))
+    echo(ablation_table(results))
     for title, metric in ORDERS.items():
         table = orders_kept(results, metric)
         if table:

@@ -190,7 +190,7 @@ class TruthEvaluator:
             "revenue": revenue,
             "expected_revenue": expected_revenue,
             "cpc_error": error,
-            "cpc_error_floor": money.cpc_error(cpc_known, cpc_true, expected, shown)[0],
+            "cpc_error_irreducible": money.cpc_error(cpc_known, cpc_true, expected, shown)[0],
             "cpc_bias": money.cpc_bias(cpc, cpc_true, expected, shown)[0],
             "cpc_true": true_cost,
             "forecast_revenue": forecast,

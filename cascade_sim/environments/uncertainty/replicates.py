@@ -50,7 +50,7 @@ OF_REPLICATES = (
     "hardly showed, the world knows no more than their predictions: ask the log itself where it can answer."
 )
 OF_ONE_FIT = (
-    "Intervals are about requests and luck in the fitted world. How far its response is from the market's is "
+    "Intervals cover requests and clicks in the fitted world. How far its response is from the market's is "
     "not in them, as it was fitted without replicates: ask the log itself where it can answer."
 )
 
@@ -189,7 +189,7 @@ def replicate_sums(
 ) -> Floats:
     """Sums of columns [R], by name, in each replicate: with what they move by, and as often as drawn.
 
-    Of clicks and revenue those that are expected: the luck of single clicks is the evaluation's, and in its
+    Of clicks and revenue those that are expected: the noise of single clicks is the evaluation's, and in its
     rows already.  [K, columns]
     """
     count = drawn(fitted, requests, n_requests)
@@ -236,8 +236,8 @@ def directions(n: int, k: int) -> Floats:
 
     Drawn, so that they have nothing to do with the order of the rows.
     """
-    luck = draws.uniform(0, "doubt", np.arange(n)[:, None], np.arange(k)[None, :]) - 0.5
-    whole = np.column_stack([np.ones(n), luck])
+    draw = draws.uniform(0, "doubt", np.arange(n)[:, None], np.arange(k)[None, :]) - 0.5
+    whole = np.column_stack([np.ones(n), draw])
     with threadpool_limits(limits=1):
         found: Floats = np.linalg.qr(whole)[0][:, 1:]
     found.setflags(write=False)

@@ -25,7 +25,7 @@ MAX_SHOWN = 20_000  # rows of each side
 MAX_ASKED = 2_000  # rows of a fold by which features are judged
 RESAMPLES = 200
 MIN_DAYS = 2.0  # with fewer, two periods are other hours of the day, and the hour says nothing
-GUESS = 0.5  # of AUC: less is bad luck of a small sample, and tells nothing apart
+GUESS = 0.5  # of AUC: less is noise of a small sample, and tells nothing apart
 TELLING = 0.01  # of AUC: what a feature must be worth to be named
 INSTALL = "python -m pip install 'cascade_sim[fit]'"
 

@@ -109,11 +109,11 @@ def fit_response(
     return Response(whole.ctr, whole.effects, checks, tuple(made))
 
 
-def _counts(luck: np.ndarray, mean: float) -> np.ndarray:
+def _counts(uniform: np.ndarray, mean: float) -> np.ndarray:
     """How often a unit is drawn that is drawn so often in the mean: Poisson, from uniform numbers."""
     from scipy.special import pdtr
 
-    return np.searchsorted(pdtr(np.arange(MAX_COPIES), mean), luck, side="right").astype(np.float64)
+    return np.searchsorted(pdtr(np.arange(MAX_COPIES), mean), uniform, side="right").astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class _Log:
         self._fold = fold_of(pairs.request, seed)
         self._table = steady_table(pairs)
 
-    def fit(self, count: np.ndarray, luck: range, near: _Fit | None = None) -> _Fit:
+    def fit(self, count: np.ndarray, seeds: range, near: _Fit | None = None) -> _Fit:
         """Fit to the learned rows, each as often as `count` says; `near` is a fit to start from."""
         learned, slot = self.learned, self.slot
         line, lines = np.empty(len(self._fold)), []
@@ -160,7 +160,7 @@ class _Log:
         looked = effects * (1.0 - ctr) / np.maximum(1.0 - effects * ctr, LEAST)
         kept = draws.uniform(self._seed, "response thinning", self.pairs.request[learned], learned)
         looked = self.click | (kept < looked)
-        trees = Trees(self.pairs, self._fold, learned, count, effects, looked, luck)
+        trees = Trees(self.pairs, self._fold, learned, count, effects, looked, seeds)
         said = np.column_stack([np.ones(len(line)), line, trees.logit(np.arange(len(line)))])
         joined = fit_examined(
             said[learned], self.click, slot, self.n_slots, count,

@@ -52,9 +52,9 @@ class Trees:
         count: np.ndarray,
         examined: np.ndarray,
         looked: np.ndarray,
-        luck: range,
+        seeds: range,
     ) -> None:
-        """Learn from the rows `learned`, each as often as `count` says; `luck` are the seeds of the trees.
+        """Learn from the rows `learned`, each as often as `count` says; `seeds` are those of the trees.
 
         Of each learned row `examined` is the effect of its slot, `looked` whether it is taken for one that
         was looked at.
@@ -73,7 +73,7 @@ class Trees:
             used = np.repeat(seen, (count * looked).astype(np.int64)[seen])
             table = _learned_from(pairs, learned, fold, used, seen, count, examined)
             self._models[own] = []
-            for seed in luck:
+            for seed in seeds:
                 model = maker.HistGradientBoostingClassifier(
                     max_iter=80, learning_rate=0.08, max_leaf_nodes=12, min_samples_leaf=60,
                     l2_regularization=5.0, categorical_features=is_category if is_category.any() else None,

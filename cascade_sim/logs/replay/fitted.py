@@ -238,12 +238,12 @@ class Resampling:
         blocks, before = self._sequences.get(stream, (np.zeros(0, np.int64), np.zeros(1, np.int64)))
         while before[-1] <= last:
             position = np.arange(len(blocks), len(blocks) + max(64, len(blocks)))
-            luck = draws.uniform(self._seed, "resampled block", stream, position)
+            draw = draws.uniform(self._seed, "resampled block", stream, position)
             # hours of the day that the log does not have are passed over
             part = self._parts[position % len(self._parts)]
             drawn = [
                 self._alike[int(p)][int(u * len(self._alike[int(p)]))]
-                for p, u in zip(part, luck, strict=True)
+                for p, u in zip(part, draw, strict=True)
             ]
             blocks = np.concatenate([blocks, np.array(drawn, np.int64)])
             before = np.concatenate([[0], np.cumsum(self._end[blocks] - self._start[blocks])])

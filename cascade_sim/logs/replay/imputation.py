@@ -250,7 +250,7 @@ def fit_click_model(store: LogStore, seed: int) -> ClickModel | None:
 
 
 def has_returning_users(store: LogStore) -> bool:
-    """Whether some requests are of users who came before: their luck is not independent."""
+    """Whether some requests are of users who came before: their clicks are not independent."""
     user = store.requests["user"]
     known = user[user >= 0]
     return len(known) > 0 and len(np.unique(known)) < 0.98 * len(known)
@@ -259,14 +259,14 @@ def has_returning_users(store: LogStore) -> bool:
 def _folds(store: LogStore, seed: int) -> tuple[NDArray[np.int8], str]:
     """The fold of each request, drawn by user where users come again.  [R]"""
     request = np.arange(store.n_requests, dtype=np.int64)
-    luck = draws.uniform(seed, "click model fold of a request", request)
+    draw = draws.uniform(seed, "click model fold of a request", request)
     by = "request"
     if has_returning_users(store):
         by, user = "user", store.requests["user"].astype(np.int64)
-        luck = np.where(
-            user >= 0, draws.uniform(seed, "click model fold of a user", np.maximum(user, 0)), luck
+        draw = np.where(
+            user >= 0, draws.uniform(seed, "click model fold of a user", np.maximum(user, 0)), draw
         )
-    return np.minimum((luck * FOLDS).astype(np.int8), FOLDS - 1), by
+    return np.minimum((draw * FOLDS).astype(np.int8), FOLDS - 1), by
 
 
 def _impressions(store: LogStore, seed: int) -> dict[str, NDArray[Any]]:

@@ -6,7 +6,7 @@ import pytest
 from cascade_sim.analysis.metrics.money import (
     cpc_bias,
     cpc_error,
-    payment_error,
+    payment_error_vs_oracle,
     revenue_pcoc,
     top_advertisers_share,
     welfare,
@@ -51,8 +51,8 @@ def test_welfare_compares_expected_value_with_the_oracle():
 
 
 def test_payment_error_is_taken_per_advertiser():
-    assert payment_error([3.0, 1.0, 0.0], [2.0, 1.0, 1.0]) == pytest.approx((1 + 0 + 1) / 4)
-    assert payment_error([[5, 5], [4, 6]], [[5, 5], [5, 5]]).tolist() == [0, 2 / 10]
+    assert payment_error_vs_oracle([3.0, 1.0, 0.0], [2.0, 1.0, 1.0]) == pytest.approx((1 + 0 + 1) / 4)
+    assert payment_error_vs_oracle([[5, 5], [4, 6]], [[5, 5], [5, 5]]).tolist() == [0, 2 / 10]
 
 
 def test_nothing_shown_is_undefined_at_the_last_division_and_never_warns():
@@ -62,7 +62,7 @@ def test_nothing_shown_is_undefined_at_the_last_division_and_never_warns():
         top, bottom = cpc_error([[np.nan, 1.0]], [[np.inf, 1.0]], [[np.inf, 1.0]], nothing)
         assert top[0] == 0 and bottom[0] == 0
         assert np.isnan(divide(top, bottom)[0])
-        assert np.isnan(payment_error([0.0], [0.0]))
+        assert np.isnan(payment_error_vs_oracle([0.0], [0.0]))
 
 
 def test_the_top_share_is_what_the_highest_payers_bring():

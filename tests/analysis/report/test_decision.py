@@ -147,7 +147,7 @@ def test_a_reference_arm_that_beats_the_arm_to_ship_is_in_the_headline():
 def test_with_several_steps_reference_arms_are_told_of_the_last_one():
     lifts = {arm: (0.06, 0.01) for arm in ("ranker", "random", "pctr_only", "bid_only")}
     metrics = study(own=(0.05, 0.01), **lifts)
-    metrics["culprit"] = [{"stage": "coarse"}, {"stage": "pre_ranking"}, {"stage": "all"}]
+    metrics["ablation"] = [{"stage": "coarse"}, {"stage": "pre_ranking"}, {"stage": "all"}]
     decision = decide(metrics)
     told = [*decision.reasons, *decision.findings]
     spoken = [text for text in told if "pre-ranking" in text]

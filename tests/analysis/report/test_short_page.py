@@ -11,9 +11,9 @@ SVG = '<svg role="img"></svg>'
 
 
 def test_the_page_has_the_answer_the_figure_what_was_held_fixed_and_a_table_per_setting():
-    asked = {**answer((0.3, 0.9), (0.5, 1.1)), "run": "tiny", "seed": 3, "held_fixed": ["the luck"]}
+    asked = {**answer((0.3, 0.9), (0.5, 1.1)), "run": "tiny", "seed": 3, "held_fixed": ["the draws"]}
     page = what_if_page(asked, SVG)
-    assert "auction.reserve_cpc = 0.3, 0.5" in page and SVG in page and "<li>the luck</li>" in page
+    assert "auction.reserve_cpc = 0.3, 0.5" in page and SVG in page and "<li>the draws</li>" in page
     assert says(text_of(page), "tiny", "arm plain", "seed 3", "500 requests")
     assert re.search(r"<h2>([^<]*)</h2>", page).group(1).startswith("Reserve 0.5: +10.0")
     assert 'href="#part-0">Answer</a>' in page and page.count('<section id="part-') == 4

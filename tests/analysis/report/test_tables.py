@@ -5,8 +5,8 @@ import pytest
 
 from answers.report import make_metrics, minimal_metrics
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES
+from cascade_sim.analysis.report.sections.ablation import ablation_table
 from cascade_sim.analysis.report.sections.arms import all_measures_table, arms_table, spread_table
-from cascade_sim.analysis.report.sections.culprit import culprit_table
 from cascade_sim.analysis.report.sections.funnel import attribution_table
 from cascade_sim.analysis.report.sections.models import models_table
 from cascade_sim.analysis.report.sections.money import money_table
@@ -65,10 +65,10 @@ def test_an_undefined_measure_is_a_dash(metrics):
     assert cell_of(models_table(metrics), "ltr", "LogLoss").text == MISSING
 
 
-def test_the_culprit_table_shows_each_combination_of_bid_and_model(metrics):
-    labels = [row.label for row in culprit_table(metrics).rows]
+def test_the_ablation_table_shows_each_combination_of_bid_and_model(metrics):
+    labels = [row.label for row in ablation_table(metrics).rows]
     assert labels == ["init-bid × logloss", "opt-bid × logloss", "init-bid × rank", "opt-bid × rank"]
-    assert cell_of(culprit_table(metrics), "opt-bid × rank", "RCS %").text == "100.0"
+    assert cell_of(ablation_table(metrics), "opt-bid × rank", "RCS %").text == "100.0"
 
 
 def test_models_are_judged_on_both_sets(metrics):
@@ -108,7 +108,7 @@ def test_the_spread_between_worlds_is_shown_for_several_seeds_only(metrics):
 
 def test_tables_without_data_are_left_out():
     metrics = minimal_metrics()
-    for table in (culprit_table, models_table, attribution_table, money_table, spread_table):
+    for table in (ablation_table, models_table, attribution_table, money_table, spread_table):
         assert table(metrics) is None
     assert len(arms_table(metrics).rows) == 1
 
@@ -150,25 +150,25 @@ def test_a_measure_perfect_at_zero_or_one_shows_its_difference_and_no_lift(metri
 def test_the_floor_of_the_cpc_error_stands_beside_it():
     metrics = make_metrics()
     assert cell_of(money_table(metrics), "ltr", "CPC error, floor %").text == MISSING
-    metrics["arms"]["ltr"]["cpc_error_floor"] = {"value": 0.042, "low": 0.04, "high": 0.044}
+    metrics["arms"]["ltr"]["cpc_error_irreducible"] = {"value": 0.042, "low": 0.04, "high": 0.044}
     table = money_table(metrics)
     assert table.columns.index("CPC error, floor %") == table.columns.index("CPC error %") + 1
     assert cell_of(table, "ltr", "CPC error, floor %").text == "4.2"
 
 
-def test_each_culprit_row_says_what_it_replaces(metrics):
-    assert [row.tag for row in culprit_table(metrics).rows] == [
+def test_each_ablation_row_says_what_it_replaces(metrics):
+    assert [row.tag for row in ablation_table(metrics).rows] == [
         *("as it is", "bid replaced", "model replaced", "both replaced")
     ]
-    assert culprit_table(metrics).columns[-1] == "Revenue lift %"
+    assert ablation_table(metrics).columns[-1] == "Revenue lift %"
 
 
 def test_a_run_without_the_newer_sections_still_makes_every_table():
     metrics = make_metrics()
     for key in ("contrasts", "detail"):
         del metrics[key]
-    for row in metrics["culprit"]:
+    for row in metrics["ablation"]:
         del row["role"], row["expected_revenue_per_request"]
-    assert culprit_table(metrics).columns[-1] == "RPM lift %"
-    assert culprit_table(metrics).rows[3].tag == "both replaced"
+    assert ablation_table(metrics).columns[-1] == "RPM lift %"
+    assert ablation_table(metrics).rows[3].tag == "both replaced"
     assert metrics_csv(metrics) == metrics_csv(make_metrics())

@@ -222,9 +222,9 @@ def test_paired_functions_give_lifts_and_identical_arms_none():
 
 
 def test_a_gap_keeps_only_what_two_do_not_share():
-    """a and b share their luck and differ by 2 in every group: the gap is certain. Each pair comes once."""
-    luck = np.random.default_rng(1).normal(0, 5, (60, 1))
-    sums = {"a": luck + 2, "b": luck, "c": np.random.default_rng(2).normal(0, 5, (60, 1))}
+    """a and b share their draws and differ by 2 in every group: the gap is certain. Each pair comes once."""
+    draw = np.random.default_rng(1).normal(0, 5, (60, 1))
+    sums = {"a": draw + 2, "b": draw, "c": np.random.default_rng(2).normal(0, 5, (60, 1))}
     found = function_gaps(sums, lambda s: s[:, 0] / 60, 100, 1)
     assert [(one, other) for one in found for other in found[one]] == [("a", "b"), ("a", "c"), ("b", "c")]
     assert list(found["a"]["b"].values()) == pytest.approx([2, 2, 2])
@@ -330,10 +330,10 @@ def test_a_contrast_is_the_lift_with_the_rival_as_baseline():
         assert found["a"][rival] == {metric: lifts[metric]["lift"] for metric in ratios}
 
 
-def test_arms_that_share_their_luck_are_told_apart_where_their_levels_are_not():
+def test_arms_that_share_their_draws_are_told_apart_where_their_levels_are_not():
     generator = np.random.default_rng(5)
-    luck = generator.exponential(1.0, 400)
-    columns = {"a": {"x": 1.02 * luck}, "b": {"x": luck}}
+    draw = generator.exponential(1.0, 400)
+    columns = {"a": {"x": 1.02 * draw}, "b": {"x": draw}}
     found = ratio_contrasts(columns, {"mean": ("x", None)}, ["a"], 100, 1)["a"]["b"]["mean"]
     assert found["low"] == pytest.approx(0.02) and found["high"] == pytest.approx(0.02)
     levels = ratio_intervals(columns, {"mean": ("x", None)}, "b", 100, 1)
@@ -520,8 +520,8 @@ def test_the_interval_of_absolute_gaps_holds_their_mean_as_often_as_it_says(gap,
     )
     hits = 0
     for world in range(worlds):
-        luck = noise / math.sqrt(groups) * rng.standard_normal((groups, n))
-        paid = np.stack([(1 + own) / groups + luck, np.full((groups, n), 1 / groups)], axis=1)
+        draw = noise / math.sqrt(groups) * rng.standard_normal((groups, n))
+        paid = np.stack([(1 + own) / groups + draw, np.full((groups, n), 1 / groups)], axis=1)
         made = function_intervals(paid, absolute_gaps, 100, seed=world, centred=True)
         assert 0 <= made["low"] <= made["value"] <= made["high"]
         hits += made["low"] <= truth <= made["high"]
@@ -551,7 +551,7 @@ def test_centred_lifts_and_differences_hold_their_values():
 
 def test_a_centred_interval_does_not_go_below_what_is_possible():
     """One advertiser, no gap: |noise| of a resample is anything from 0 on, the median far above the value."""
-    luck = np.random.default_rng(5).normal(0, 4, (50, 1))
-    paid = np.stack([1.001 + luck - luck.mean(), np.ones((50, 1))], axis=1)
+    draw = np.random.default_rng(5).normal(0, 4, (50, 1))
+    paid = np.stack([1.001 + draw - draw.mean(), np.ones((50, 1))], axis=1)
     made = function_intervals(paid, absolute_gaps, 200, seed=1, centred=True)
     assert made["low"] == 0 <= made["value"] <= made["high"]

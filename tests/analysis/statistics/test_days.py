@@ -13,8 +13,8 @@ def arms_of(days, seed=0, same=False):
     rng = np.random.default_rng(seed)
     found = make_market(["base", "other"], days)["arms"]
     tide = np.repeat(rng.uniform(0.5, 2.0, days), 24)
-    luck = np.ones(days) if same else rng.normal(1.0, 0.02, days)
-    for name, factor in (("base", np.ones(days)), ("other", 1.1 * luck)):
+    draw = np.ones(days) if same else rng.normal(1.0, 0.02, days)
+    for name, factor in (("base", np.ones(days)), ("other", 1.1 * draw)):
         found[name]["hours"]["revenue"] = (100 * tide * np.repeat(factor, 24)).tolist()
         found[name]["hours"]["requests"] = (1000 * tide).tolist()
     return found

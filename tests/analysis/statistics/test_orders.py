@@ -60,21 +60,21 @@ def world(seed, **rcs):
 
     arms = {name: {"rcs": entry(value), "expected_rpm": entry(10 * value)} for name, value in rcs.items()}
     rows = [("init", "a"), ("opt", "a")]
-    culprit = [
+    ablation = [
         {"bid": b, "model": m, "role": "", "rcs": entry(0.5 + i / 10)} for i, (b, m) in enumerate(rows)
     ]
-    return {"seed": seed, "baseline": "a", "arms": arms, "culprit": culprit}
+    return {"seed": seed, "baseline": "a", "arms": arms, "ablation": ablation}
 
 
 def test_worlds_that_are_combined_say_which_orders_they_keep_and_references_stand_apart():
     metrics = combine_seeds([world(1, a=0.5, b=0.6, ranker=1.0), world(2, a=0.7, b=0.6, ranker=1.0)])
     assert set(metrics["orders"]["rcs"]["order"]) == {"a", "b"}
-    assert metrics["orders"].keys() == {"rcs", "expected_rpm", "culprit"}
-    assert metrics["orders"]["rcs"]["whole"] == 1 and metrics["orders"]["culprit"]["whole"] == 2
+    assert metrics["orders"].keys() == {"rcs", "expected_rpm", "ablation"}
+    assert metrics["orders"]["rcs"]["whole"] == 1 and metrics["orders"]["ablation"]["whole"] == 2
     table = orders_table(metrics, "rcs")
     assert [(row.label, row.cells[0].text) for row in table.rows] == [("a > b", "1 of 2")]
     assert table.columns[1] == "Ahead by, points" and table.rows[0].cells[1].text == "0.00"
-    assert orders_table(metrics, "culprit").rows[0].label == "opt × a > init × a"
+    assert orders_table(metrics, "ablation").rows[0].label == "opt × a > init × a"
     assert orders_section(metrics).id == "orders"
     assert orders_section({}) is None and orders_table(metrics, "ctr") is None
 

@@ -1,4 +1,4 @@
-"""Effects read from trials: exact where arithmetic can say it, by many repetitions where only luck can."""
+"""Effects read from trials: exact where arithmetic can say it, by many repetitions where only draws can."""
 
 import numpy as np
 import pytest
@@ -92,7 +92,7 @@ def test_days_that_both_arms_share_cancel():
 
 
 def switchback_trial(rng, days=6, per_day=12, effect=0.5):
-    """Slots of a day differ widely; luck within a slot is small."""
+    """Slots of a day differ widely; noise within a slot is small."""
     n = days * per_day
     slots, level = np.arange(n), 10.0 + 5 * np.sin(2 * np.pi * np.arange(n) / per_day)
     treated = rng.random(n) < 0.5

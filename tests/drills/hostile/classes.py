@@ -259,12 +259,12 @@ def _behaved(prepared: Prepared, sort: str) -> dict[str, bytes]:
     return _measured(place / "out")
 
 
-def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
-    sort = luck.choice(sorted(SORTS))
-    trouble = luck.choice([trouble for trouble in troubles() if sort in trouble.sorts])
+def case(prepared: Prepared, place: Path, rng: Random) -> Outcome:
+    sort = rng.choice(sorted(SORTS))
+    trouble = rng.choice([trouble for trouble in troubles() if sort in trouble.sorts])
     own = SORTS[sort][1]
-    method = luck.choice([name for name in own if not trouble.methods or name in trouble.methods])
-    from_call = 1 if luck.random() < 0.7 or trouble.is_early else luck.choice((2, 3, 10, 40))
+    method = rng.choice([name for name in own if not trouble.methods or name in trouble.methods])
+    from_call = 1 if rng.random() < 0.7 or trouble.is_early else rng.choice((2, 3, 10, 40))
     text = source(sort, method, trouble.code, from_call)
     what = f"a {sort} whose {method} {trouble.name}" + (f" from call {from_call}" if from_call > 1 else "")
     (place / FILE).write_text(text)

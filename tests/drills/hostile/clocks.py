@@ -35,19 +35,19 @@ JUMPS = (-1e9, -86_400.0, -3600.0, -31.0, 0.0, 31.0, 3600.0, 86_400.0, 1e9)  # s
 AGAIN = 0.05  # of steps of writing: the clock is set before them
 
 
-def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
-    return luck.choices((stepping, hosts, paused), (2, 4, 4))[0](prepared, place, luck)
+def case(prepared: Prepared, place: Path, rng: Random) -> Outcome:
+    return rng.choices((stepping, hosts, paused), (2, 4, 4))[0](prepared, place, rng)
 
 
 class SetClock:
     """The time of day as it is set now and then, for all that asks for it in this process."""
 
-    def __init__(self, luck: Random) -> None:
-        self.luck, self.off = luck, luck.choice(JUMPS)
+    def __init__(self, rng: Random) -> None:
+        self.rng, self.off = rng, rng.choice(JUMPS)
 
     def step(self, what: str = "") -> None:
-        if self.luck.random() < AGAIN:
-            self.off = self.luck.choice(JUMPS)
+        if self.rng.random() < AGAIN:
+            self.off = self.rng.choice(JUMPS)
 
     def plant(self) -> Callable[[], None]:
         """From here on it is this clock's time; what is returned ends that."""
@@ -78,14 +78,14 @@ class SetClock:
             module.datetime = kind
 
 
-def stepping(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def stepping(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     """The clock is set while a run is at work; it is killed, its files are of any time, and it goes on."""
-    name = luck.choice(("plain", "market"))
+    name = rng.choice(("plain", "market"))
     out, cache = place / "out", place / "cache"
-    at = luck.randrange(1, len(prepared.steps(name)) + 1)
+    at = rng.randrange(1, len(prepared.steps(name)) + 1)
 
     def clocked(stops_at: int) -> Callable[[], None]:
-        clock = SetClock(Random(luck.random()))
+        clock = SetClock(Random(rng.random()))
         steps = Steps([out, cache], range(1, 1 << 40), lambda what: act(what))
 
         def act(what: str) -> None:
@@ -104,7 +104,7 @@ def stepping(prepared: Prepared, place: Path, luck: Random) -> Outcome:
     if first.code not in (0, -signal.SIGKILL):
         return Outcome(CRASH if first.is_crash else WRONG, what, first.last_words)
     for file in (path for path in place.rglob("*") if path.is_file()):
-        when = time.time() + luck.choice(JUMPS)
+        when = time.time() + rng.choice(JUMPS)
         os.utime(file, (when, when))
     answer = run(prepared.words(name, out, "--resume"), place, cache=cache, first=clocked(0))
     if answer.is_crash:
@@ -116,8 +116,8 @@ def stepping(prepared: Prepared, place: Path, luck: Random) -> Outcome:
 class Timeline(locks.Clock):
     """Time that passes where a reader waits; a holder's beats are done on the way, unless it is silent."""
 
-    def __init__(self, clock: SetClock, luck: Random) -> None:
-        self.now, self._clock, self._luck = 0.0, clock, luck
+    def __init__(self, clock: SetClock, rng: Random) -> None:
+        self.now, self._clock, self._rng = 0.0, clock, rng
         self.silent_from = self.silent_to = 0.0
         self.beats = 0  # that a reader could have seen
         self._host, self._next = "", 0.0
@@ -133,7 +133,7 @@ class Timeline(locks.Clock):
         until = self.now + seconds
         while self._do is not None and self._next <= until:
             self.now = self._next
-            self._next += self._seconds * self._luck.uniform(0.9, 1.3)
+            self._next += self._seconds * self._rng.uniform(0.9, 1.3)
             self._clock.step()
             if not self.silent_from <= self.now < self.silent_to:
                 with host_called(self._host):
@@ -156,26 +156,26 @@ def unseen(handle: int, how: int) -> None:
     """A lock that other hosts do not see: flock of a file system that has it for each host alone."""
 
 
-def hosts(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def hosts(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     """A host holds a folder, is silent for a while, and another wants it; their clocks are hours apart."""
-    clock = SetClock(luck)
+    clock = SetClock(rng)
     end, seen = clock.plant(), fcntl.flock
     fcntl.flock = unseen
     try:
-        return _two_hosts(place, clock, luck)
+        return _two_hosts(place, clock, rng)
     finally:
         fcntl.flock = seen
         end()
 
 
-def _two_hosts(place: Path, clock: SetClock, luck: Random) -> Outcome:
-    line = Timeline(clock, luck)
+def _two_hosts(place: Path, clock: SetClock, rng: Random) -> Outcome:
+    line = Timeline(clock, rng)
     with host_called("node1"):
         holder = locks.Lock.take(place, clock=line)
-    line.silent_from = luck.uniform(20.0, 60.0)
-    line.silent_to = line.silent_from + luck.choice((0.0, 20.0, 35.0, 50.0, 120.0, 1e9))
-    line.wait(line.silent_from + luck.uniform(-20.0, 20.0))
-    clock.off = luck.choice(JUMPS)  # the other host's clock
+    line.silent_from = rng.uniform(20.0, 60.0)
+    line.silent_to = line.silent_from + rng.choice((0.0, 20.0, 35.0, 50.0, 120.0, 1e9))
+    line.wait(line.silent_from + rng.uniform(-20.0, 20.0))
+    clock.off = rng.choice(JUMPS)  # the other host's clock
     asked, line.beats, taker = line.now, 0, None
     with host_called("node2"), suppress(UserError), warnings.catch_warnings(action="ignore"):
         taker = locks.Lock.take(place, clock=line)
@@ -194,16 +194,16 @@ def _two_hosts(place: Path, clock: SetClock, luck: Random) -> Outcome:
     return Outcome(HARMLESS if is_alive else DETECTED, what)
 
 
-def paused(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def paused(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     """A run is stopped (SIGSTOP) before a step, for longer than its lease; another wants its folder."""
-    before = luck.choice(("", "", "stopped", "plain"))
-    first = "market" if before == "stopped" else luck.choice(("plain", "market"))
-    second = first if luck.random() < 0.6 else "plain" if first == "market" else "market"
+    before = rng.choice(("", "", "stopped", "plain"))
+    first = "market" if before == "stopped" else rng.choice(("plain", "market"))
+    second = first if rng.random() < 0.6 else "plain" if first == "market" else "market"
     out, cache = stops.lay_down(prepared, place, before), place / "cache"
     sees = (
-        luck.random() < 0.25
+        rng.random() < 0.25
     )  # the other one sees its flock: the same host, or a file system that shares them
-    at = luck.randrange(1, len(prepared.steps(first)) + 1)
+    at = rng.randrange(1, len(prepared.steps(first)) + 1)
     steps = Steps([out], range(at, 1 << 40), lambda what: pause())
     has_paused = []
 
@@ -226,7 +226,7 @@ def paused(prepared: Prepared, place: Path, luck: Random) -> Outcome:
 
     old = Process(prepared.words(first, out), place, cache=cache, first=plant)
     os.waitid(os.P_PID, old.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-    how = ("--resume",) if first == second and luck.random() < 0.5 else ()
+    how = ("--resume",) if first == second and rng.random() < 0.5 else ()
     new = run(prepared.words(second, out, *how), place, cache=cache, first=elsewhere)
     os.kill(old.pid, signal.SIGCONT)
     answers = [(first, old.answer()), (second, new)]

@@ -85,22 +85,22 @@ def _moments(n: int) -> tuple[int, ...]:
     return int(0.35 * n), int(0.8 * n), int(0.9 * n)
 
 
-def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
-    area = luck.random()
+def case(prepared: Prepared, place: Path, rng: Random) -> Outcome:
+    area = rng.random()
     if area < STOPPED_SHARE:
-        return stopped(prepared, place, luck)
+        return stopped(prepared, place, rng)
     if area < STOPPED_SHARE + CACHED_SHARE:
-        return cached(prepared, place, luck)
-    return finished(prepared, luck)
+        return cached(prepared, place, rng)
+    return finished(prepared, rng)
 
 
-def finished(prepared: Prepared, luck: Random) -> Outcome:
+def finished(prepared: Prepared, rng: Random) -> Outcome:
     os.chdir(_own_copy(prepared))
     files = _files(Path("."), "run/*", "baseline.json")
-    path = _drawn(files, luck)
-    name = luck.choice(next((readers for pattern, readers in READERS if fnmatch(str(path), pattern)), ANY))
+    path = _drawn(files, rng)
+    name = rng.choice(next((readers for pattern, readers in READERS if fnmatch(str(path), pattern)), ANY))
     data = path.read_bytes()
-    what = f"{path}: {damage(path, [f for f in files if f.suffix == path.suffix and f != path], luck)}"
+    what = f"{path}: {damage(path, [f for f in files if f.suffix == path.suffix and f != path], rng)}"
     try:
         if name == "table":
             name = f"table {path.parent.name}"
@@ -139,14 +139,14 @@ def judged(what: str, answer: Answer, undisturbed: Answer, same: bool, path: Pat
     return Outcome(DETECTED if more or "run" in answer.err else WRONG, what, answer.last_words)
 
 
-def stopped(prepared: Prepared, place: Path, luck: Random) -> Outcome:
-    at = luck.choice(_moments(len(prepared.steps("market"))))
+def stopped(prepared: Prepared, place: Path, rng: Random) -> Outcome:
+    at = rng.choice(_moments(len(prepared.steps("market"))))
     out = place / "out"
     shutil.copytree(prepared.stopped("market", at), out)
     files = _files(out, "*")
-    path = _drawn(files, luck)
+    path = _drawn(files, rng)
     beside = [f for f in files if f.suffix == path.suffix and f != path]
-    what = f"stopped at step {at}, {path.relative_to(out)}: {damage(path, beside, luck)}; run --resume"
+    what = f"stopped at step {at}, {path.relative_to(out)}: {damage(path, beside, rng)}; run --resume"
     answer = run(prepared.words("market", out, "--resume"), place, cache=prepared.cache)
     return _resumed(prepared, "market", out, what, answer, path)
 
@@ -163,16 +163,16 @@ def _resumed(prepared: Prepared, name: str, out: Path, what: str, answer: Answer
     return Outcome(DETECTED if path.name in answer.err else HARMLESS, what, answer.err[-300:])
 
 
-def cached(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def cached(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     """A trained model in the cache: first by the call that reads it; if that says nothing, by a run."""
     cache = place / "cache"
     shutil.copytree(prepared.cache, cache)
     files = _files(cache, "*")
-    path = _drawn(files, luck)
+    path = _drawn(files, rng)
     beside = [f for f in files if f != path]
-    what = f"cache/{path.name}: {damage(path, beside, luck)}"
+    what = f"cache/{path.name}: {damage(path, beside, rng)}"
     load = prepared.kept["store"].get(path.name)
-    if load is not None and luck.random() > 0.05:
+    if load is not None and rng.random() > 0.05:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             try:
@@ -267,8 +267,8 @@ def _files(folder: Path, *patterns: str) -> list[Path]:
     return [p for p in found if any(fnmatch(str(p.relative_to(folder)), pattern) for pattern in patterns)]
 
 
-def _drawn(files: list[Path], luck: Random) -> Path:
+def _drawn(files: list[Path], rng: Random) -> Path:
     """Half of the draws by file, half by byte: small files and large ones both get their share."""
-    if luck.random() < 0.5:
-        return luck.choice(files)
-    return luck.choices(files, [path.stat().st_size for path in files])[0]
+    if rng.random() < 0.5:
+        return rng.choice(files)
+    return rng.choices(files, [path.stat().st_size for path in files])[0]

@@ -58,12 +58,12 @@ def prepare(prepared: Prepared) -> None:
         prepared.kept["links"][name] = answer, wrote
 
 
-def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
-    name = luck.choice(sorted(COMMANDS))
-    plant = luck.choice(PLANTS)
+def case(prepared: Prepared, place: Path, rng: Random) -> Outcome:
+    name = rng.choice(sorted(COMMANDS))
+    plant = rng.choice(PLANTS)
     run = prepared.folder / "links" / "run"
     there = sorted(str(path.relative_to(run)) for path in run.rglob("*"))
-    entry = luck.choice(luck.choice((ABSENT, sorted(os.listdir(run)), there)))
+    entry = rng.choice(rng.choice((ABSENT, sorted(os.listdir(run)), there)))
     what = f"{plant.__name__.replace('_', ' ')} as run/{entry}; {name}"
     victim = place / "victim"
     answer, wrote = _asked(prepared, place, name, lambda folder: _planted(folder / entry, victim, plant))

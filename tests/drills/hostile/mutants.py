@@ -91,25 +91,25 @@ def _texts() -> dict[str, tuple[str, Any]]:
     return {name: (text, YAML(typ="safe", pure=True).load(text)) for name, text in texts.items()}
 
 
-def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def case(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     scenarios = prepared.kept["scenarios"]
-    name = luck.choice(["plain", "market"]) if luck.random() < 0.6 else luck.choice(sorted(scenarios))
+    name = rng.choice(["plain", "market"]) if rng.random() < 0.6 else rng.choice(sorted(scenarios))
     text, data = scenarios[name]
     file, words, how = place / "mutant.yaml", [], []
-    draw = luck.random()
+    draw = rng.random()
     if draw < 0.2:
-        raw, what = torn(text, luck)
+        raw, what = torn(text, rng)
         file.write_bytes(raw)
         how.append(what)
     elif draw < 0.4:
         file.write_text(text)
-        for _ in range(luck.choice((1, 1, 2))):
-            path, value = luck.choice(list(places(data))), hostile(luck)
+        for _ in range(rng.choice((1, 1, 2))):
+            path, value = rng.choice(list(places(data))), hostile(rng)
             words += ["--set", f"{'.'.join(map(str, path))}={_short_text(value)}"]
         how += words
     else:
         data = copy.deepcopy(data)
-        how += [mutate(data, luck) for _ in range(luck.choice((1, 1, 1, 2, 3)))]
+        how += [mutate(data, rng) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
         file.write_text(_text(data))
     what = f"{name}: {'; '.join(how)}"[:160]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
@@ -120,7 +120,7 @@ def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
     if took > SLOWEST:
         return Outcome(WRONG, what, f"validate took {took:.0f} s")
     if answer.code == 0:
-        return valid(prepared, place, file, words, what, luck)
+        return valid(prepared, place, file, words, what, rng)
     if not answer.is_refusal:
         return Outcome(WRONG, what, f"exit code {answer.code}; {answer.last_words}")
     if len(answer.err) > LONGEST:
@@ -129,9 +129,9 @@ def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
     return Outcome(DETECTED if is_named else WRONG, what, answer.last_words)
 
 
-def valid(prepared: Prepared, place: Path, file: Path, words: list[str], what: str, luck: Random) -> Outcome:
+def valid(prepared: Prepared, place: Path, file: Path, words: list[str], what: str, rng: Random) -> Outcome:
     """A valid one is run if it is small and drawn."""
-    if luck.random() > RUN_SHARE or not is_small(file, words):
+    if rng.random() > RUN_SHARE or not is_small(file, words):
         return Outcome(HARMLESS, f"{what}: valid")
     out = place / "out"
     answer = run(
@@ -189,79 +189,79 @@ def places(data: Any, path: tuple[Any, ...] = ()) -> Any:
         yield from places(value, (*path, key))
 
 
-def mutate(data: Any, luck: Random) -> str:
+def mutate(data: Any, rng: Random) -> str:
     """Change one place of the data; what was done."""
     found = list(places(data))
     if not found:
         return "nothing left to change"
-    path = luck.choice(found)
+    path = rng.choice(found)
     parent = data
     for step in path[:-1]:
         parent = parent[step]
     key, where = path[-1], ".".join(map(str, path))
-    draw = luck.random()
+    draw = rng.random()
     if draw < 0.12:
         del parent[key]
         return f"without {where}"
     if draw < 0.24 and isinstance(parent, dict):
-        new = misspelt(str(key), luck)
+        new = misspelt(str(key), rng)
         parent[new] = parent.pop(key)
         return f"{where} written {new[:40]!r}"
     if draw < 0.3 and isinstance(parent[key], (dict, list)):
-        parent[key] = [parent[key]] if luck.random() < 0.5 else {"inside": parent[key]}
+        parent[key] = [parent[key]] if rng.random() < 0.5 else {"inside": parent[key]}
         return f"{where} wrapped"
     if draw < 0.36:
-        other = luck.choice(found)
+        other = rng.choice(found)
         value = data
         for step in other:
             value = value[step]
         parent[key] = copy.deepcopy(value)
         return f"{where} as {'.'.join(map(str, other))}"
     if draw < 0.6 and isinstance(parent[key], (int, float)) and not isinstance(parent[key], bool):
-        parent[key] = _nearby(parent[key], luck)
+        parent[key] = _nearby(parent[key], rng)
         return f"{where}={parent[key]}"
-    parent[key] = hostile(luck)
+    parent[key] = hostile(rng)
     return f"{where}={_short_text(parent[key])[:60]}"
 
 
-def _nearby(value: float, luck: Random) -> float:
+def _nearby(value: float, rng: Random) -> float:
     """A number that may well be allowed."""
-    new = luck.choice((value + 1, value - 1, value * 2, value * 0.5, value * 10, -value, value + 0.25))
-    return round(new) if isinstance(value, int) and luck.random() < 0.8 else new
+    new = rng.choice((value + 1, value - 1, value * 2, value * 0.5, value * 10, -value, value + 0.25))
+    return round(new) if isinstance(value, int) and rng.random() < 0.8 else new
 
 
-def hostile(luck: Random) -> Any:
+def hostile(rng: Random) -> Any:
     """A copy: a second change may go into it."""
-    return copy.deepcopy(luck.choice(luck.choice((NUMBERS, WORDS, OTHERS))))
+    return copy.deepcopy(rng.choice(rng.choice((NUMBERS, WORDS, OTHERS))))
 
 
-def misspelt(word: str, luck: Random) -> str:
+def misspelt(word: str, rng: Random) -> str:
     """A letter lost, doubled or in capitals; or another word."""
-    at = luck.randrange(len(word)) if word else 0
+    at = rng.randrange(len(word)) if word else 0
     forms = (word[:at] + word[at + 1 :], word[:at] + word[at : at + 1] + word[at:], word.upper(), word + " ")
-    return luck.choice((*forms, str(luck.choice(WORDS))))
+    return rng.choice((*forms, str(rng.choice(WORDS))))
 
 
-def torn(text: str, luck: Random) -> tuple[bytes, str]:
+def torn(text: str, rng: Random) -> tuple[bytes, str]:
     """The text with a line or a piece lost, doubled or put in."""
     lines = text.splitlines(keepends=True)
-    at = luck.randrange(len(lines))
-    draw = luck.random()
+    at = rng.randrange(len(lines))
+    draw = rng.random()
     if draw < 0.15:
         return "".join(lines[:at] + lines[at + 1 :]).encode(), f"without line {at + 1}"
     if draw < 0.3:
         return "".join(lines[: at + 1] + lines[at:]).encode(), f"line {at + 1} twice"
     if draw < 0.4:
-        lines[at] = " " * luck.randrange(1, 4) + lines[at]
+        lines[at] = " " * rng.randrange(1, 4) + lines[at]
         return "".join(lines).encode(), f"line {at + 1} moved in"
     raw = text.encode()
-    place = luck.randrange(len(raw))
+    place = rng.randrange(len(raw))
     if draw < 0.5:
         return raw[:place], f"cut at byte {place}"
     if draw < 0.65:
-        byte = luck.randrange(256)
+        byte = rng.randrange(256)
         return raw[:place] + bytes([byte]) + raw[place + 1 :], f"byte {byte} at {place}"
-    snippet = luck.choice(SNIPPETS)
+    snippet = rng.choice(SNIPPETS)
     return raw[:place] + snippet.encode() + raw[place:], f"{snippet[:20]!r} at byte {place}"
 
 

@@ -38,7 +38,7 @@ class Result:
     seconds: float
 
 
-def luck_of(seed: int, kind: str, index: int) -> random.Random:
+def rng_of(seed: int, kind: str, index: int) -> random.Random:
     """All draws of a case: they depend on nothing but these three."""
     return random.Random(f"{seed}/{kind}/{index}")
 

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
-from drills.hostile.outcome import CRASH, Outcome, Result, luck_of
+from drills.hostile.outcome import CRASH, Outcome, Result, rng_of
 from drills.hostile.prepared import Prepared
 from places import HANG
 
@@ -118,7 +118,7 @@ def _go_through(
 
 def one_case(prepared: Prepared, kinds: Kinds, kind: str, index: int, seed: int, place: Path) -> Outcome:
     try:
-        return kinds[kind](prepared, place, luck_of(seed, kind, index))
+        return kinds[kind](prepared, place, rng_of(seed, kind, index))
     except Exception:
         told = traceback.format_exc()
         return Outcome(

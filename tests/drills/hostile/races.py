@@ -24,18 +24,18 @@ prepare = stops.prepare
 IN_USE = "is in use: "
 
 
-def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
-    return luck.choices((for_a_folder, for_the_cache, with_a_reader), (5, 2, 3))[0](prepared, place, luck)
+def case(prepared: Prepared, place: Path, rng: Random) -> Outcome:
+    return rng.choices((for_a_folder, for_the_cache, with_a_reader), (5, 2, 3))[0](prepared, place, rng)
 
 
-def for_a_folder(prepared: Prepared, place: Path, luck: Random) -> Outcome:
-    before = luck.choice(("", "", "stopped", "plain"))
-    first = "market" if before == "stopped" else luck.choice(("plain", "market"))
-    second = first if luck.random() < 0.6 else "plain" if first == "market" else "market"
-    more = [("--resume",) if before == "stopped" or luck.random() < 0.3 else () for _ in range(2)]
+def for_a_folder(prepared: Prepared, place: Path, rng: Random) -> Outcome:
+    before = rng.choice(("", "", "stopped", "plain"))
+    first = "market" if before == "stopped" else rng.choice(("plain", "market"))
+    second = first if rng.random() < 0.6 else "plain" if first == "market" else "market"
+    more = [("--resume",) if before == "stopped" or rng.random() < 0.3 else () for _ in range(2)]
     out = stops.lay_down(prepared, place, before)
     words = [prepared.words(name, out, *m) for name, m in zip((first, second), more, strict=True)]
-    what, answers = _meet(prepared, place, words, [out], first, luck)
+    what, answers = _meet(prepared, place, words, [out], first, rng)
     both = " and ".join(" ".join(("run", *m, n)) for n, m in zip((first, second), more, strict=True))
     what = f"{both} in {before or 'a new'} folder, {what}"
     if any(answer.is_crash for answer in answers):
@@ -60,14 +60,14 @@ def _says_why(answer: Answer, out: Path) -> bool:
     return IN_USE in answer.err or (f"{out} holds a run of " in answer.err and "--resume" in answer.err)
 
 
-def for_the_cache(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def for_the_cache(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     """Two runs in two folders that train the same models: both end, with the same bytes."""
-    cache, name = place / "cache", luck.choice(("plain", "market"))
-    if luck.random() < 0.3:
+    cache, name = place / "cache", rng.choice(("plain", "market"))
+    if rng.random() < 0.3:
         shutil.copytree(prepared.cache, cache)
     outs = [place / "out", place / "other"]
     words = [prepared.words(name, out) for out in outs]
-    what, answers = _meet(prepared, place, words, [cache], name, luck)
+    what, answers = _meet(prepared, place, words, [cache], name, rng)
     what = f"two runs of {name} with one cache, {what}"
     for out, answer in zip(outs, answers, strict=True):
         if answer.is_crash:
@@ -79,10 +79,10 @@ def for_the_cache(prepared: Prepared, place: Path, luck: Random) -> Outcome:
     return Outcome(WRONG, what, f"left behind: {', '.join(left)}") if left else Outcome(HARMLESS, what)
 
 
-def with_a_reader(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def with_a_reader(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     """A finished run is replaced by the same one while somebody asks about it."""
     out = stops.lay_down(prepared, place, "plain")
-    question = luck.choice(
+    question = rng.choice(
         (
             ["trace", str(out), "--request", "3", "--json"],
             ["compare", str(prepared.finished("market")), str(out)],
@@ -92,7 +92,7 @@ def with_a_reader(prepared: Prepared, place: Path, luck: Random) -> Outcome:
     )
     undisturbed = Process(question, place, cache=prepared.cache).answer()
     words = [prepared.words("plain", out), question]
-    what, answers = _meet(prepared, place, words, [out], "plain", luck)
+    what, answers = _meet(prepared, place, words, [out], "plain", rng)
     what = f"{question[0]} while its run is made again, {what}"
     if any(answer.is_crash for answer in answers):
         return Outcome(CRASH, what, "\n".join(answer.last_words for answer in answers))
@@ -107,11 +107,11 @@ def with_a_reader(prepared: Prepared, place: Path, luck: Random) -> Outcome:
 
 
 def _meet(
-    prepared: Prepared, place: Path, words: list[list[str]], folders: list[Path], name: str, luck: Random
+    prepared: Prepared, place: Path, words: list[list[str]], folders: list[Path], name: str, rng: Random
 ) -> tuple[str, list[Answer]]:
     """Both commands' answers. The first waits before a step for the second's end, or both for each other."""
-    together = luck.random() < 0.25
-    at = 1 if together else luck.randrange(1, len(prepared.steps(name)) + 1)
+    together = rng.random() < 0.25
+    at = 1 if together else rng.randrange(1, len(prepared.steps(name)) + 1)
     come, done = os.pipe(), os.pipe()  # who has the writing end says something by closing it
 
     def wait(pipe: tuple[int, int]) -> None:

@@ -135,15 +135,15 @@ def done(*words: str) -> None:
     assert answer.code == 0, f"{words}: {answer.err}"
 
 
-def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
-    subject = luck.choices(list(SHARES), list(SHARES.values()))[0]
-    name = luck.choice(list(QUESTIONS[subject]))
+def case(prepared: Prepared, place: Path, rng: Random) -> Outcome:
+    subject = rng.choices(list(SHARES), list(SHARES.values()))[0]
+    name = rng.choice(list(QUESTIONS[subject]))
     shutil.copytree(prepared.folder / "resealed" / subject, place / "own")
     os.chdir(place / "own")
-    pattern = luck.choice(FILES[subject])
+    pattern = rng.choice(FILES[subject])
     files = sorted(file for file in Path(".").rglob("*") if file.is_file() and fnmatch(str(file), pattern))
-    file = luck.choice(files)
-    damage = damaged(file, luck)
+    file = rng.choice(files)
+    damage = damaged(file, rng)
     reseal(Path("."))
     answer, wrote = _asked(QUESTIONS[subject][name])
     return _judged(
@@ -185,16 +185,16 @@ def _asked(words: tuple[str, ...]) -> tuple[Answer, dict[str, bytes]]:
     return answer, wrote
 
 
-def damaged(file: Path, luck: Random) -> Damage:
+def damaged(file: Path, rng: Random) -> Damage:
     """Damage a file in place by what it is."""
     if file.suffix == ".npy":
-        return _column(file, luck)
+        return _column(file, rng)
     if file.suffix == ".parquet":
-        return _table(file, luck)
+        return _table(file, rng)
     if file.suffix == ".json":
-        return _json(file, luck)
+        return _json(file, rng)
     data = bytearray(file.read_bytes())
-    data[luck.randrange(len(data))] ^= 1 << luck.randrange(8)
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     file.write_bytes(data)
     return Damage("a bit", False)
 
@@ -236,30 +236,30 @@ DTYPES = (
 )
 
 
-def other_values(values: np.ndarray, luck: Random) -> tuple[str, np.ndarray]:
+def other_values(values: np.ndarray, rng: Random) -> tuple[str, np.ndarray]:
     """The same shape and dtype with other values in some rows."""
     values = values.copy()
     n = len(values)
-    rows = luck.sample(range(n), min(n, luck.choice((1, 3, 20, n)))) if n else []
-    if luck.random() < 0.15:
+    rows = rng.sample(range(n), min(n, rng.choice((1, 3, 20, n)))) if n else []
+    if rng.random() < 0.15:
         values[sorted(rows)] = values[rows]
         return f"{len(rows)} rows in another order", values
     if values.dtype.kind == "f":
-        value: Any = luck.choice(REAL)
+        value: Any = rng.choice(REAL)
     elif values.dtype.kind == "b":
-        value = luck.random() < 0.5
+        value = rng.random() < 0.5
     else:
         ends = np.iinfo(values.dtype)
-        value = min(max(luck.choice(WHOLE), int(ends.min)), int(ends.max))
+        value = min(max(rng.choice(WHOLE), int(ends.min)), int(ends.max))
     with np.errstate(over="ignore"):
         values[rows] = value
     return f"{value} in {len(rows)} of {n} rows", values
 
 
-def _column(file: Path, luck: Random) -> Damage:
-    values, draw = np.load(file), luck.random()
+def _column(file: Path, rng: Random) -> Damage:
+    values, draw = np.load(file), rng.random()
     if draw < 0.7:
-        what, made = other_values(values, luck)
+        what, made = other_values(values, rng)
         np.save(file, made)
         return Damage(what, _breaks_a_rule(file, made))
     if draw < 0.85:
@@ -271,16 +271,16 @@ def _column(file: Path, luck: Random) -> Damage:
             "a single number": lambda: np.array(values.flat[0] if values.size else 0),
             "by columns": lambda: np.asfortranarray(np.stack([values, values])),
         }
-        what = luck.choice(list(shapes))
+        what = rng.choice(list(shapes))
         np.save(file, shapes[what]())
         return Damage(what, True)
     if draw < 0.95:
-        dtype = luck.choice([one for one in DTYPES if np.dtype(one) != values.dtype])
+        dtype = rng.choice([one for one in DTYPES if np.dtype(one) != values.dtype])
         with np.errstate(all="ignore"):
             np.save(file, values.astype(dtype))
         return Damage(f"as {dtype}", True)
     data = bytearray(file.read_bytes())
-    data[luck.randrange(min(len(data), 128))] ^= 1 << luck.randrange(8)
+    data[rng.randrange(min(len(data), 128))] ^= 1 << rng.randrange(8)
     file.write_bytes(data)
     return Damage("a bit of the header", True)
 
@@ -298,7 +298,7 @@ def _breaks_a_rule(file: Path, values: np.ndarray) -> bool:
     return entry.outside(values, sizes) is not None
 
 
-def _table(file: Path, luck: Random) -> Damage:
+def _table(file: Path, rng: Random) -> Damage:
     """A part of a log, or names of a store."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -306,10 +306,10 @@ def _table(file: Path, luck: Random) -> Damage:
     from cascade_sim.storage.log_columns import LOG_COLUMNS, LONGEST
 
     table = pq.ParquetFile(file).read()
-    name = luck.choice(table.schema.names)
-    at, column, draw = table.schema.names.index(name), table.column(name), luck.random()
+    name = rng.choice(table.schema.names)
+    at, column, draw = table.schema.names.index(name), table.column(name), rng.random()
     if draw < 0.6 and not pa.types.is_large_string(column.type):
-        what, made = other_values(column.to_numpy(zero_copy_only=False), luck)
+        what, made = other_values(column.to_numpy(zero_copy_only=False), rng)
         pq.write_table(table.set_column(at, name, pa.array(made)), file)
         rule = LOG_COLUMNS.get(name)
         return Damage(f"{name}: {what}", rule is not None and rule.outside(made, LONGEST) is not None)
@@ -325,27 +325,27 @@ def _table(file: Path, luck: Random) -> Damage:
         "backwards": lambda: table.take(pa.array(np.arange(len(table))[::-1])),
         "in lists": lambda: table.set_column(at, name, pa.array([[x] for x in column.to_pylist()])),
     }
-    what = luck.choice(list(others))
+    what = rng.choice(list(others))
     pq.write_table(others[what](), file)
     return Damage(f"{name}: {what}", what in ("as text", "half empty", "gone", "in lists"))
 
 
-def _json(file: Path, luck: Random) -> Damage:
+def _json(file: Path, rng: Random) -> Damage:
     """One value, wherever it is, is another, or gone; digests are no case of their own."""
     data = json.loads(file.read_bytes())
     places = [place for place in _places(data, ()) if not {"seal", "sha256", "seals"} & set(place)]
     if not places:
         return Damage("nothing to change", False)
-    place = luck.choice(places)
+    place = rng.choice(places)
     owner = data
     for key in place[:-1]:
         owner = owner[key]
     before = owner[place[-1]]
-    if luck.random() < 0.15:
+    if rng.random() < 0.15:
         del owner[place[-1]]
         what, kind = "gone", True
     else:
-        value = luck.choice((*OTHERS, before * 2 if isinstance(before, int | float) else f"{before}x"))
+        value = rng.choice((*OTHERS, before * 2 if isinstance(before, int | float) else f"{before}x"))
         owner[place[-1]] = value
         what, kind = f"{value!r:.40}", type(value) is not type(before)
     file.write_text(json.dumps(data))

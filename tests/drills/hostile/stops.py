@@ -52,22 +52,22 @@ def lay_down(prepared: Prepared, place: Path, before: str) -> Path:
     return out
 
 
-def killed(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def killed(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     """One to three kills in a row, then the command is let through."""
-    name, before, more = luck.choices(START, (4, 4, 2, 2, 1))[0]
+    name, before, more = rng.choices(START, (4, 4, 2, 2, 1))[0]
     out, cache = lay_down(prepared, place, before), place / "cache"
     n = len(prepared.steps(name)) + (60 if before else 0)
     what = [f"run {name}" + (f" over {before}" if before else "")]
-    for number in range(luck.choice((1, 1, 1, 2, 3))):
-        at = luck.randrange(1, n + 1) if not number else luck.randrange(1, n // 2)
+    for number in range(rng.choice((1, 1, 1, 2, 3))):
+        at = rng.randrange(1, n + 1) if not number else rng.randrange(1, n // 2)
         steps = Steps([out, cache], {at}, kill)
-        how = more if not number else _how_to_go_on(out, before, luck)
+        how = more if not number else _how_to_go_on(out, before, rng)
         answer = run(prepared.words(name, out, *how), place, cache=cache, first=steps.plant)
         came = "killed before step" if answer.code == -signal.SIGKILL else "never came to step"
         what.append(f"{' '.join(('run', *how)) + ' ' if number else ''}{came} {at}")
         if answer.code not in (0, -signal.SIGKILL):
             return Outcome(CRASH if answer.is_crash else WRONG, ", ".join(what), answer.last_words)
-    how = _how_to_go_on(out, before, luck)
+    how = _how_to_go_on(out, before, rng)
     answer = run(prepared.words(name, out, *how), place, cache=cache)
     what.append(f"then run {' '.join(how)}")
     for temp in cache.glob(".*.tmp"):  # nobody can tell a killed writer's from one at work on another host
@@ -75,11 +75,11 @@ def killed(prepared: Prepared, place: Path, luck: Random) -> Outcome:
     return _afterwards(prepared, name, place, ", ".join(what), answer)
 
 
-def _how_to_go_on(out: Path, before: str, luck: Random) -> tuple[str, ...]:
+def _how_to_go_on(out: Path, before: str, rng: Random) -> tuple[str, ...]:
     """--resume, or now and then from the start, as ever where another run was to be replaced."""
     if before in ("plain", "market"):
         return ()
-    return ("--resume",) if luck.random() < 0.8 else ()
+    return ("--resume",) if rng.random() < 0.8 else ()
 
 
 def _afterwards(prepared: Prepared, name: str, place: Path, what: str, answer: Answer) -> Outcome:
@@ -101,20 +101,20 @@ def _beside(place: Path) -> list[str]:
     return [p.name for p in place.iterdir() if p.name not in ("out", "cache", "tmp")]
 
 
-def signalled(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def signalled(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     """A signal, or two in a row, before a step of writing or at a call of a Python function."""
-    number = luck.choice((signal.SIGINT, signal.SIGTERM))
-    name, before, more = luck.choice(START[:4])
+    number = rng.choice((signal.SIGINT, signal.SIGTERM))
+    name, before, more = rng.choice(START[:4])
     out, cache = lay_down(prepared, place, before), place / "cache"
-    twice = luck.random() < 0.15
+    twice = rng.random() < 0.15
     had = left_behind(place)  # by the kill that stopped it
-    if luck.random() < 0.6:
-        at = luck.randrange(1, len(prepared.steps(name)) + 1)
-        places = {at, at + luck.randrange(1, 4)} if twice else {at}
+    if rng.random() < 0.6:
+        at = rng.randrange(1, len(prepared.steps(name)) + 1)
+        places = {at, at + rng.randrange(1, 4)} if twice else {at}
         steps = Steps([out, cache], places, lambda what: os.kill(os.getpid(), number))
         plant, when = steps.plant, f"before step {at}"
     else:
-        at = luck.randrange(1, MAX_CALLS[name])
+        at = rng.randrange(1, MAX_CALLS[name])
         plant, when = at_call(at, number, twice), f"at call {at:,}"
     over = f" over {before}" if before else ""
     what = f"run {name}{over}, {number.name} {when}{' and again' if twice else ''}"
@@ -132,7 +132,7 @@ def signalled(prepared: Prepared, place: Path, luck: Random) -> Outcome:
         left = [name for name in left_behind(place) if name not in had]
         if left:
             return Outcome(WRONG, what, f"left behind: {', '.join(left)}")
-    how = _how_to_go_on(out, before, luck)
+    how = _how_to_go_on(out, before, rng)
     if before == "plain" and differences(contents(out), prepared.whole["plain"]) == []:
         what += ", the run that was there is whole"
     answer = run(prepared.words(name, out, *how), place, cache=cache)

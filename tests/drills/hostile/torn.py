@@ -123,35 +123,35 @@ class Disk:
         for node in self._seen.values():
             node.kept = node.now
 
-    def lose(self, luck: Random) -> None:
+    def lose(self, rng: Random) -> None:
         """Write down, in AFTER, a disk that may be found when the power goes now."""
         self.look()
         if self.is_ordered:
             open_changes = [change for change in self.changes if not change.is_kept]
-            for change in open_changes[: luck.randrange(len(open_changes) + 1)]:
+            for change in open_changes[: rng.randrange(len(open_changes) + 1)]:
                 change.is_kept = True
         else:
-            share = luck.choice((0.0, 0.2, 0.5, 0.8, 1.0))
+            share = rng.choice((0.0, 0.2, 0.5, 0.8, 1.0))
             for change in self.changes:
-                if not change.is_kept and luck.random() < share:
+                if not change.is_kept and rng.random() < share:
                     _keep(change)
         found: dict[Entry, Node | None] = {}
         for change in self.changes:
             if change.is_kept:
                 found |= change.entries
-        self._write(self.root, self.place / AFTER, found, luck, {})
+        self._write(self.root, self.place / AFTER, found, rng, {})
 
     def _write(
-        self, folder: Node, to: Path, found: dict[Entry, Node | None], luck: Random, torn: dict[Node, bytes]
+        self, folder: Node, to: Path, found: dict[Entry, Node | None], rng: Random, torn: dict[Node, bytes]
     ) -> None:
         to.mkdir()
         for (parent, name), node in found.items():
             if parent is not folder or node is None:
                 continue
             if node.is_folder:
-                self._write(node, to / name, found, luck, torn)
+                self._write(node, to / name, found, rng, torn)
             else:
-                (to / name).write_bytes(torn.setdefault(node, _torn(node, luck)))
+                (to / name).write_bytes(torn.setdefault(node, _torn(node, rng)))
 
 
 def _entries(place: Path) -> list[tuple[str, os.DirEntry[str]]]:
@@ -176,14 +176,14 @@ def _keep(change: Change) -> None:
             _keep(needed)
 
 
-def _torn(node: Node, luck: Random) -> bytes:
+def _torn(node: Node, rng: Random) -> bytes:
     """Of a file that was not flushed after its last write: anything between the old and the new."""
     old, new = node.kept, node.now
     if old == new:
         return new
-    at = luck.randrange(len(new) + 1)
-    zeros = max(luck.choice((0, at)), len(old))  # what lay there before is never zeros
-    return luck.choice((old, new, new[:at] + old[at:], new[:zeros] + bytes(max(len(new) - zeros, 0))))
+    at = rng.randrange(len(new) + 1)
+    zeros = max(rng.choice((0, at)), len(old))  # what lay there before is never zeros
+    return rng.choice((old, new, new[:at] + old[at:], new[:zeros] + bytes(max(len(new) - zeros, 0))))
 
 
 class Journal(Steps):
@@ -227,17 +227,17 @@ class NoBeats(locks.Clock):
 prepare = stops.prepare
 
 
-def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def case(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     """One to three power cuts, then the command is let through."""
-    name, before, more = luck.choices(stops.START, (3, 4, 2, 4, 2))[0]
+    name, before, more = rng.choices(stops.START, (3, 4, 2, 4, 2))[0]
     out = stops.lay_down(prepared, place, before)
     n = len(prepared.steps(name)) + (60 if before else 0)
     what = [f"run {name}" + (f" over {before}" if before else "")]
-    for number in range(luck.choice((1, 1, 2, 3))):
-        at = luck.randrange(1, n + 1) if not number else luck.randrange(1, n // 2)
-        at = 1 << 40 if luck.random() < 0.1 else at
-        how = more if not number else _how_to_go_on(before, luck)
-        answer, said = cut(prepared, place, prepared.words(name, out, *how), at, luck)
+    for number in range(rng.choice((1, 1, 2, 3))):
+        at = rng.randrange(1, n + 1) if not number else rng.randrange(1, n // 2)
+        at = 1 << 40 if rng.random() < 0.1 else at
+        how = more if not number else _how_to_go_on(before, rng)
+        answer, said = cut(prepared, place, prepared.words(name, out, *how), at, rng)
         what.append(f"{' '.join(('run', *how)) + ' ' if number else ''}{said}")
         if answer.code not in (0, -9):
             return Outcome(CRASH if answer.is_crash else WRONG, ", ".join(what), answer.last_words)
@@ -246,21 +246,21 @@ def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
             return Outcome(WRONG, ", ".join(what), lost)
         if answer.code == 0 and before:
             before = name  # is what the next one is to replace
-        if luck.random() < 0.5:
-            asked = _asked(prepared, place, luck, {name, before} & {"plain", "market"})
+        if rng.random() < 0.5:
+            asked = _asked(prepared, place, rng, {name, before} & {"plain", "market"})
             if asked.is_failure:
                 return Outcome(asked.verdict, f"{', '.join(what)}, {asked.what}", asked.said)
-    how = _how_to_go_on(before, luck)
+    how = _how_to_go_on(before, rng)
     what.append(f"then run {' '.join(how)}")
     return _goes_on(prepared, place, name, how, ", ".join(what))
 
 
-def cut(prepared: Prepared, place: Path, words: list[str], at: int, luck: Random) -> tuple[Answer, str]:
+def cut(prepared: Prepared, place: Path, words: list[str], at: int, rng: Random) -> tuple[Answer, str]:
     """Run a command up to a step, or to its end, and put the disk in place that is found after the cut."""
-    is_ordered = luck.random() < 0.5
+    is_ordered = rng.random() < 0.5
 
     def lose(what: str = "") -> None:
-        disk.lose(luck)
+        disk.lose(rng)
         if what:
             kill(what)
 
@@ -281,10 +281,10 @@ def cut(prepared: Prepared, place: Path, words: list[str], at: int, luck: Random
     return answer, f"power cut {when} ({'in order' if is_ordered else 'in any order'})"
 
 
-def _how_to_go_on(before: str, luck: Random) -> tuple[str, ...]:
+def _how_to_go_on(before: str, rng: Random) -> tuple[str, ...]:
     if before in ("plain", "market"):
         return ()
-    return ("--resume",) if luck.random() < 0.8 else ()
+    return ("--resume",) if rng.random() < 0.8 else ()
 
 
 def _lost(prepared: Prepared, out: Path, name: str, before: str, *, is_over: bool) -> str:
@@ -305,9 +305,9 @@ def _missing(out: Path, whole: dict[str, bytes], asides: tuple[str, ...]) -> lis
     return [name for name, data in whole.items() if all(files.get(name) != data for files in found)]
 
 
-def _asked(prepared: Prepared, place: Path, luck: Random, names: set[str]) -> Outcome:
+def _asked(prepared: Prepared, place: Path, rng: Random, names: set[str]) -> Outcome:
     """A question to what is left: refused in words, or answered as by a run that is whole."""
-    question = luck.choice((["trace", "RUN", "--request", "3", "--json"], ["compare", "RUN", "RUN"]))
+    question = rng.choice((["trace", "RUN", "--request", "3", "--json"], ["compare", "RUN", "RUN"]))
 
     def ask(folder: Path) -> Answer:
         words = [str(folder) if word == "RUN" else word for word in question]

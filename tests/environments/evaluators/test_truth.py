@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, columns_of
-from cascade_sim.analysis.metrics.money import payment_error
+from cascade_sim.analysis.metrics.money import payment_error_vs_oracle
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.serve import Stage
 from cascade_sim.environments.evaluators import truth as measure
@@ -37,7 +37,7 @@ def wrong_payments(served, decision, result, oracle):
         measure.payments(d, o, sim.world.advertiser, sim.world.n_advertisers, group, 1)[0]
         for d, o in ((decision, result), (oracle.decision, oracle.outcome))
     ]
-    return payment_error(*paid), paid[0].sum()
+    return payment_error_vs_oracle(*paid), paid[0].sum()
 
 
 def ratio(table, name):
@@ -92,7 +92,9 @@ def test_the_columns_of_an_arm_are_sums_over_its_pages(served):
     assert table["ideal_reached"][r] == np.isin(ideal, decision.competitive_set[r]).mean()
 
 
-@pytest.mark.parametrize(("column", "price"), [("cpc_error", None), ("cpc_error_floor", "ctr_without_noise")])
+@pytest.mark.parametrize(
+    ("column", "price"), [("cpc_error", None), ("cpc_error_irreducible", "ctr_without_noise")]
+)
 def test_the_cpc_error_is_against_the_same_list_priced_with_the_true_ctr(served, column, price):
     """Its floor is what one would still err by who knew all of the CTR but the noise of the pair."""
     sim, block, arm, _ = served
@@ -112,7 +114,7 @@ def test_the_cpc_error_is_against_the_same_list_priced_with_the_true_ctr(served,
         assert table[column][r] == pytest.approx(error, abs=1e-5)
         owed = (result.expected_clicks[r] * prices(r, true[r])).sum()
         assert table["cpc_true"][r] == pytest.approx(owed, abs=1e-5)
-    assert 0 < ratio(table, "cpc_error_floor") < ratio(table, "cpc_error")
+    assert 0 < ratio(table, "cpc_error_irreducible") < ratio(table, "cpc_error")
 
 
 def test_a_high_reserve_costs_welfare_because_all_arms_share_the_baselines_oracle(served):

@@ -125,12 +125,14 @@ def test_sums_in_a_replicate_count_requests_as_often_as_they_were_drawn():
     by_name = dict(zip(sorted(columns), sums.T, strict=True))
     assert by_name["requests"] == pytest.approx([3, 3])
     assert by_name["expected_clicks"] == pytest.approx([0.6, 2 * 0.2 + 0.1])
-    assert by_name["clicks"] == pytest.approx([0.6, 0.5 + 2 * 0.2])  # the luck of clicks is not the log's
+    assert by_name["clicks"] == pytest.approx(
+        [0.6, 0.5 + 2 * 0.2]
+    )  # the sampling noise of clicks is not the log's
     for name in ("revenue", "expected_revenue"):
         assert by_name[name] == pytest.approx([1.2, 2 * 0.4 + 0.2])
 
 
-def test_counts_leave_to_the_rows_what_their_own_luck_is():
+def test_counts_leave_to_the_rows_what_their_own_noise_is():
     few = drawn(HandMade(), np.arange(3), 3)
     assert few[:, 0] == pytest.approx([1, 1, 1])
     assert few[:, 1] == pytest.approx(1 + np.array([-1, 1, 0]) * np.sqrt(0.5))
@@ -159,5 +161,5 @@ def test_intervals_are_as_wide_as_the_estimate_spreads_over_logs():
         added = (table["expected_revenue"] - mean * table["requests"]) / n
         errors.append(mean - 1.0)
         said.append(np.sqrt(np.sum(added**2)))
-    # a little wider, as 40 replicates are few; 1.2 if the luck of the evaluation counted twice
+    # a little wider, as 40 replicates are few; 1.2 if the sampling noise of the evaluation counted twice
     assert 0.92 < np.mean(said) / np.std(errors) < 1.12

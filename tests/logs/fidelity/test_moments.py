@@ -60,8 +60,8 @@ class Pretend:
 
 def test_ads_that_are_clicked_alike_have_no_spread(sample):
     rng = np.random.default_rng(3)
-    luck = rng.random(len(sample.request)) < 0.1
-    even = dict(sample.candidates, click=np.where(sample.is_shown, luck, -1))
+    draw = rng.random(len(sample.request)) < 0.1
+    even = dict(sample.candidates, click=np.where(sample.is_shown, draw, -1))
     alike = take_with(sample, even)
     assert value(alike, "ctr_spread_ads") < 0.12 < 0.3 < value(sample, "ctr_spread_ads")
 

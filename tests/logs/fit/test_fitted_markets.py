@@ -66,7 +66,7 @@ def test_budgets_pacing_exploration_and_fatigue_work_and_a_stopped_market_goes_o
                      on_checkpoint=states.append, on_block=shown.append)  # fmt: skip
     told = run.run().metrics()
     assert told["clicks"] > 0 and told["overspend"] == 0
-    assert any(kind["ran_dry"] for kind in told["bidders"].values())
+    assert any(kind["budget_exhausted"] for kind in told["bidders"].values())
     assert any(part.lists.is_explored.any() for part in shown)
     again = market_run(place, "lively", LIVELY)
     again.restore(states[0])

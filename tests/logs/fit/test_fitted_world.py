@@ -57,7 +57,7 @@ def test_candidates_and_bids_are_those_of_one_logged_request(sim):
     assert bids[499][ids[499] >= 0].tolist() == logged["bid"].tolist()
 
 
-def test_the_share_of_clicks_is_the_logs_and_luck_is_new(world, place):
+def test_the_share_of_clicks_is_the_logs_and_draws_are_new(world, place):
     from cascade_sim.logs.store.store import open_store
 
     log = open_store(place / "market")

@@ -42,9 +42,9 @@ def test_variances_between_ads_users_requests_and_pairs_are_told_from_each_other
 
 def test_users_and_their_activity_are_found_from_who_came_again(store):
     sample = take(store)
-    luck = np.random.default_rng(2).random(len(sample))
+    draw = np.random.default_rng(2).random(len(sample))
     made = replace(
-        sample, requests={**sample.requests, "user": visitors(luck, activity_cdf(900, 0.8))}, _codes={}
+        sample, requests={**sample.requests, "user": visitors(draw, activity_cdf(900, 0.8))}, _codes={}
     )
     users, exponent = parametric.visitors(made)
     assert users == pytest.approx(900, rel=0.3) and exponent == pytest.approx(0.8, abs=0.2)

@@ -137,7 +137,7 @@ def test_a_what_if_from_python_says_what_was_observed(market, tmp_path, capsys):
     shares = [point["metrics"]["observed_clicks_share"]["value"] for point in answer["points"]]
     assert answer["today"]["metrics"]["observed_clicks_share"]["value"] == 1.0
     assert 0.0 < shares[1] < shares[0] < 1.0
-    assert {"welfare", "payment_error", "true_value_recall", "cpc_error"}.isdisjoint(
+    assert {"welfare", "payment_error_vs_oracle", "true_value_recall", "cpc_error"}.isdisjoint(
         answer["today"]["metrics"]
     )
     assert any("Intervals resample users" in note for note in answer["notes"])

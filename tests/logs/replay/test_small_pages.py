@@ -71,8 +71,8 @@ def test_a_reserve_for_all_takes_the_place_of_each_request_s(tmp_path):
     answer = what_if_study(market, ["auction.reserve_cpc=0.5"])
     assert answer["evidence"]["replayed"]["pages_as_logged"] == 1.0
     assert (
-        answer["today"]["metrics"]["slots_filled"]["value"]
-        > answer["points"][0]["metrics"]["slots_filled"]["value"]
+        answer["today"]["metrics"]["fill_rate"]["value"]
+        > answer["points"][0]["metrics"]["fill_rate"]["value"]
     )
     bid, pctr = bids_and_pctrs()
     shown = sum(

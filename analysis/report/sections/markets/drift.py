@@ -173,8 +173,8 @@ def how(ranker: Mapping[str, Any]) -> str:
     text = str(ranker.get("objective"))
     if ranker.get("batching"):
         text += f", batches of {'whole pages' if ranker['batching'] == 'lists' else 'single impressions'}"
-    if ranker.get("dumped_by"):
-        text += f", beside the scores of {ranker['dumped_by']}"
+    if ranker.get("logged_scores_from"):
+        text += f", beside the scores of {ranker['logged_scores_from']}"
     if ranker.get("calibrator"):
         when = "fitted anew each time" if ranker.get("refit") else "fitted once"
         when = "trained with it" if ranker.get("fit") == "joint" else when

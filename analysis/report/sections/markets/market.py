@@ -123,10 +123,10 @@ def bidders_table(metrics: Mapping[str, Any], *, narrow: bool = False) -> Table:
     columns = [
         [Cell(_of(kind.get("with_budget"), kind.get("advertisers"))) for kind in kinds.values()],
         column(money, numbers("budget")),
-        column(percent, numbers("spend_of_budget")),
-        column(percent, numbers("ran_dry")),
-        [Cell(clock(hour.value)) for hour in numbers("dry_hour")],
-        column(percent, numbers("largest_gap")),
+        column(percent, numbers("budget_utilisation")),
+        column(percent, numbers("budget_exhausted")),
+        [Cell(clock(hour.value)) for hour in numbers("exhaustion_hour")],
+        column(percent, numbers("max_pacing_error")),
     ]
     rows = [Row(name, [cells[i] for cells in columns]) for i, name in enumerate(kinds)]
     title = f"Budgets in the market, {market_baseline(metrics)}"
@@ -148,7 +148,7 @@ def market_words(metrics: Mapping[str, Any]) -> str:
         return ""
     early = [name for name, kind in kinds.items() if _is_dry_early(kind)]
     rest = [name for name in kinds if name not in early]
-    steady = [name for name in rest if (finite(kinds[name].get("largest_gap")) or 0.0) <= IN_STEP]
+    steady = [name for name in rest if (finite(kinds[name].get("max_pacing_error")) or 0.0) <= IN_STEP]
     strayed = [name for name in rest if name not in steady]
     parts = []
     if early:
@@ -182,8 +182,8 @@ def _within_limit(arm: Mapping[str, Any]) -> str:
 
 def _is_dry_early(kind: Mapping[str, Any]) -> bool:
     """Whether most advertisers ran dry, half of those with much of the day's traffic still to come."""
-    hour = finite(kind.get("dry_hour"))
-    if hour is None or (finite(kind.get("ran_dry")) or 0.0) < 0.5:
+    hour = finite(kind.get("exhaustion_hour"))
+    if hour is None or (finite(kind.get("budget_exhausted")) or 0.0) < 0.5:
         return False
     curve = kind.get("curve") or {}
     passed = zip(curve.get("hour") or [], curve.get("traffic_share") or [], strict=False)
@@ -192,13 +192,13 @@ def _is_dry_early(kind: Mapping[str, Any]) -> bool:
 
 
 def _dry_text(kind: Mapping[str, Any], is_first: bool) -> str:
-    share = number_text(100 * (finite(kind.get("ran_dry")) or 0.0), 0)
+    share = number_text(100 * (finite(kind.get("budget_exhausted")) or 0.0), 0)
     whose = " of its advertisers, half of those by " if is_first else ", by "
-    return f"{share}{NBSP}%{whose}{clock(finite(kind.get('dry_hour')))}"
+    return f"{share}{NBSP}%{whose}{clock(finite(kind.get('exhaustion_hour')))}"
 
 
 def _gap_text(kind: Mapping[str, Any], is_first: bool) -> str:
-    gap = finite(kind.get("largest_gap"))
+    gap = finite(kind.get("max_pacing_error"))
     points = number_text(None if gap is None else 100 * gap, 1)
     return f"at most {points} percentage points away" if is_first else points
 
@@ -402,9 +402,9 @@ def delayed_table(metrics: Mapping[str, Any]) -> Table | None:
     small = Measure("", "percent", "", 2)
     columns = [
         numbers(NUMBER, "clicks"),
-        numbers(NUMBER, "clicks_under_way"),
-        numbers(NUMBER, "free_clicks"),
-        numbers(MONEY, "given_away"),
+        numbers(NUMBER, "pending_clicks"),
+        numbers(NUMBER, "unbilled_clicks"),
+        numbers(MONEY, "unbilled_revenue"),
         numbers(MONEY, "overspend"),
         numbers(small, "overspend_share"),
         numbers(small, "overspend_limit"),
@@ -446,9 +446,9 @@ def _about_intervals(metrics: Mapping[str, Any], days: float) -> str:
             "from day to day and weekends differ, and they hold for this world only."
         )
     if metrics.get("seeds") or days >= MIN_DAYS:
-        return "These are totals without intervals: small differences may be luck."
+        return "These are totals without intervals: small differences may be noise."
     return (
-        "These are totals without intervals: small differences may be luck. Hours of a day share its "
+        "These are totals without intervals: small differences may be noise. Hours of a day share its "
         f"budgets, so they give none; {MIN_DAYS} simulated days or more, or several worlds (--seeds), do."
     )
 
@@ -456,7 +456,7 @@ def _about_intervals(metrics: Mapping[str, Any], days: float) -> str:
 def _budget_used(metrics: Mapping[str, Any]) -> float | None:
     """Share of all budgets of the baseline arm that was spent; None without budgets."""
     pairs = [
-        (finite(kind.get("budget")) or 0.0, finite(kind.get("spend_of_budget")) or 0.0)
+        (finite(kind.get("budget")) or 0.0, finite(kind.get("budget_utilisation")) or 0.0)
         for kind in bidder_kinds(metrics).values()
     ]
     total = sum(budget for budget, _ in pairs)

@@ -112,8 +112,8 @@ def test_undefined_points_are_left_out():
     metrics["curves"]["proxy_reliability"]["logloss-med"]["predicted"][0] = 0.0
     metrics["curves"]["score_distribution"]["win_set"]["density"]["logloss"] = None
     metrics["attribution"]["ltr"] = None
-    metrics["culprit"][0]["rcs"] = {"value": None, "low": None, "high": None}
-    changed = ("rcs_vs_revenue", "lifts", "culprit", "funnel", "score_distributions", "reliability")
+    metrics["ablation"][0]["rcs"] = {"value": None, "low": None, "high": None}
+    changed = ("rcs_vs_revenue", "lifts", "ablation", "funnel", "score_distributions", "reliability")
     again = drawn_again(metrics, changed)
     assert None not in again.values()
     assert ">ltr<" not in again["rcs_vs_revenue"] and ">distill-pre<" not in again["rcs_vs_revenue"]

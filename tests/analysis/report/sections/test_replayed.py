@@ -15,7 +15,7 @@ MEASURED = {
     "cpc": 0.3,
     "cpc_error_vs_click_model": 0.305,
     "observed_clicks_share": 0.53,
-    "slots_filled": 0.98,
+    "fill_rate": 0.98,
 }
 
 
@@ -36,7 +36,7 @@ def test_measures_of_a_log_have_names_for_people_and_their_units():
     rows = {row.label: row.cells[0].text for row in all_measures_table(replayed()).rows}
     assert rows["Clicks observed %"] == "53.0" and rows["Slots filled %"] == "98.0"
     assert not any("_" in label for label in rows)
-    assert {"observed_clicks_share", "slots_filled"} <= {name for _, name, _ in glossary(replayed())}
+    assert {"observed_clicks_share", "fill_rate"} <= {name for _, name, _ in glossary(replayed())}
 
 
 def test_columns_that_a_log_cannot_fill_are_left_out():
@@ -72,12 +72,16 @@ def test_a_log_has_an_evidence_level_in_place_of_a_seed():
     assert "evidence level bids" in told and "seed 1" not in told
 
 
-def test_pairing_in_a_log_is_no_matter_of_luck():
+def test_pairing_in_a_log_needs_no_random_numbers():
     worth = {"log_times": {"value": 1.4, "low": 0.7, "high": 2.1}}
     point = {"settings": {}, "metrics": {}, "pairing": {"clicked": worth, "expected": worth}}
-    assert "luck" in pairing_words({"points": [point]})
+    assert "random numbers" in pairing_words({"points": [point]})
     words = pairing_words({"points": [point], "evidence": {"level": "bids"}})
-    assert "other requests of the same market" in words and "luck" not in words and "world" not in words
+    assert (
+        "other requests of the same market" in words
+        and "random numbers" not in words
+        and "world" not in words
+    )
 
 
 def test_only_measures_that_a_log_has_are_explained():

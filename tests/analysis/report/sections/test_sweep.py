@@ -49,7 +49,7 @@ def test_the_table_has_a_row_per_cell_with_lifts_over_the_first():
     assert [row.tag for row in table.rows] == ["first", "", "", ""]
 
 
-@pytest.mark.parametrize("error", ["payment_error", "cpc_error"])
+@pytest.mark.parametrize("error", ["payment_error_vs_oracle", "cpc_error"])
 def test_a_smaller_error_has_the_colour_of_a_gain(error):
     table = cells_table(findings(FOUR, x=error), error, Y)
     assert [row.cells[3].text for row in table.rows] == ["0", "−20.0", "−30.0", "0.0"]

@@ -121,7 +121,7 @@ def test_two_sentences_say_whose_level_drifts_and_who_orders_best(metrics):
 def test_a_setting_is_told_in_words():
     assert how({"objective": "sbcr", "batching": "lists"}) == "sbcr, batches of whole pages"
     assert how({"objective": "softmax", "calibrator": "platt"}) == "softmax, then platt, fitted once"
-    told = {"objective": "sbcr", "calibrator": "platt", "fit": "joint", "dumped_by": "old"}
+    told = {"objective": "sbcr", "calibrator": "platt", "fit": "joint", "logged_scores_from": "old"}
     assert how(told) == "sbcr, beside the scores of old, then platt, trained with it"
 
 

@@ -83,13 +83,13 @@ def test_one_sentence_says_who_ran_dry_who_kept_pace_and_that_nobody_overspent(m
 
 def test_running_dry_as_the_day_ends_is_not_running_dry_early(metrics):
     paced = metrics["market"]["arms"]["logloss"]["bidders"]["paced"]
-    paced["ran_dry"] = 0.9  # at 23:30, after 47 of 48 updates
+    paced["budget_exhausted"] = 0.9  # at 23:30, after 47 of 48 updates
     words = market_words(metrics)
     assert says(words, "paced", "4.0 percentage points", "in step") and not says(words, "paced", "ran dry")
 
 
 def test_a_kind_that_saves_its_money_strays_from_traffic(metrics):
-    metrics["market"]["arms"]["logloss"]["bidders"]["paced"]["largest_gap"] = 0.4
+    metrics["market"]["arms"]["logloss"]["bidders"]["paced"]["max_pacing_error"] = 0.4
     assert says(market_words(metrics), "paced", "40.0 percentage points", "strayed")
 
 
@@ -117,7 +117,7 @@ def test_the_section_says_when_budgets_leave_no_room(metrics):
     assert "97.6 % of all budgets were spent" in said(section)
     assert "share its budgets" in said(section)
     for name in ("paced", "greedy"):
-        metrics["market"]["arms"]["logloss"]["bidders"][name]["spend_of_budget"] = 0.5
+        metrics["market"]["arms"]["logloss"]["bidders"][name]["budget_utilisation"] = 0.5
     assert "of all budgets" not in said(market_section(metrics))
 
 
@@ -143,7 +143,7 @@ def test_the_market_of_several_worlds_is_their_mean(metrics):
     for arm in other["market"]["arms"].values():
         arm["revenue"] += 10
         arm["bidders"]["greedy"]["curve"]["spend_share"][0] += 0.5
-        arm["bidders"]["greedy"]["dry_hour"] = 8.0
+        arm["bidders"]["greedy"]["exhaustion_hour"] = 8.0
     worlds = [{"seed": i, "market": world["market"]} for i, world in enumerate((metrics, other))]
     both = {**make_metrics(seeds=2), **combine_seeds(worlds)}
     table = totals_table(both)
@@ -151,10 +151,10 @@ def test_the_market_of_several_worlds_is_their_mean(metrics):
     assert revenue.text == "617.0"  # 612 + 10 / 2
     assert cells(bidders_table(both), "greedy")[4].text == "07:00"
     # An hour that one world lacks is that of the other.
-    other["market"]["arms"]["logloss"]["bidders"]["greedy"]["dry_hour"] = None
+    other["market"]["arms"]["logloss"]["bidders"]["greedy"]["exhaustion_hour"] = None
     for first, second in ((metrics, other), (other, metrics)):
         both = combine_seeds([{"seed": i, "market": w["market"]} for i, w in enumerate((first, second))])
-        assert both["market"]["arms"]["logloss"]["bidders"]["greedy"]["dry_hour"] == 6.0
+        assert both["market"]["arms"]["logloss"]["bidders"]["greedy"]["exhaustion_hour"] == 6.0
     both = {**make_metrics(seeds=2), **combine_seeds(worlds)}
     own = metrics["market"]["arms"]["logloss"]["bidders"]["greedy"]["curve"]["spend_share"][0]
     mean = both["market"]["arms"]["logloss"]["bidders"]["greedy"]["curve"]["spend_share"][0]

@@ -7,8 +7,8 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import AFTER_STEPS, ALL_STEPS, ARM_MEASURES, after_step, steps_of
 from cascade_sim.analysis.report.comparisons import ordered_arms
-from cascade_sim.analysis.report.figures.arms import culprit
-from cascade_sim.analysis.report.readings import bid_label, culprit_measures, row_label, score_label
+from cascade_sim.analysis.report.figures.arms import ablation
+from cascade_sim.analysis.report.readings import ablation_measures, bid_label, row_label, score_label
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, TablePart, Text, titled
 from cascade_sim.analysis.report.tables import LIFT, Row, Table, arm_rows, column, value_column
 from cascade_sim.analysis.report.text_helpers import listed, stage_name
@@ -25,9 +25,9 @@ ROLES = {
 IN_STEP = ("as it is", "bid", "model", "both")
 
 
-def culprit_section(metrics: Mapping[str, Any]) -> Section | None:
+def ablation_section(metrics: Mapping[str, Any]) -> Section | None:
     """Bid and model replaced one at a time; None where that was not measured."""
-    table = culprit_table(metrics)
+    table = ablation_table(metrics)
     if table is None:
         return None
     title = "Which part of pre-ranking is to blame?"
@@ -48,24 +48,24 @@ def culprit_section(metrics: Mapping[str, Any]) -> Section | None:
         alt = "Ranking consistency with parts of one step of pre-ranking replaced at a time"
         caption = "RCS with each combination of bid and model in each step. Bars are 95 % intervals."
     return Section(
-        "culprit",
+        "ablation",
         title,
         parts=(
             Text(about),
-            Text(culprit_words(metrics), "finding"),
-            Columns((Stack((TablePart(table),)), Figure("culprit", culprit, alt, caption)), "figures even"),
+            Text(ablation_words(metrics), "finding"),
+            Columns((Stack((TablePart(table),)), Figure("ablation", ablation, alt, caption)), "figures even"),
             *titled("Ranking consistency after each step", steps_table(metrics), Text(STEPS, "small")),
         ),
-        short="Culprit",
+        short="Ablation",
     )
 
 
-def culprit_table(metrics: Mapping[str, Any]) -> Table | None:
+def ablation_table(metrics: Mapping[str, Any]) -> Table | None:
     """The baseline's pre-ranking with parts replaced by ranking's own; None if not measured."""
-    replaced = metrics.get("culprit")
+    replaced = metrics.get("ablation")
     if not replaced:
         return None
-    ctr, revenue = culprit_measures(metrics)
+    ctr, revenue = ablation_measures(metrics)
     columns = [
         column(ARM_MEASURES["rcs"], [estimate(row.get("rcs")) for row in replaced]),
         column(LIFT, [lift_of(row.get(ctr)) for row in replaced], signed=True),
@@ -76,7 +76,7 @@ def culprit_table(metrics: Mapping[str, Any]) -> Table | None:
         for i, row in enumerate(replaced)
     ]
     money = "Revenue lift %" if "revenue" in revenue else "RPM lift %"
-    return Table("Finding the culprit", "Pre-ranking score", ["RCS %", "CTR lift %", money], rows)
+    return Table("Pre-ranking ablation", "Pre-ranking score", ["RCS %", "CTR lift %", money], rows)
 
 
 STEPS = (
@@ -110,14 +110,14 @@ def role_of(row: Mapping[str, Any], first: Mapping[str, Any]) -> str:
     return "bid" if has_other_bid else "model" if has_other_model else "as it is"
 
 
-def culprit_corners(
+def ablation_corners(
     metrics: Mapping[str, Any], step: str | None = None
 ) -> dict[str, Mapping[str, Any]] | None:
     """Role → row, of one step where there are several. None if a row or its RCS is missing.
 
     Stages that share a bid (or a model) leave two rows: as it is, and with the other part replaced.
     """
-    rows = [row for row in metrics.get("culprit") or [] if row.get("stage") == step]
+    rows = [row for row in metrics.get("ablation") or [] if row.get("stage") == step]
     if any(estimate(row.get("rcs")).value is None for row in rows):
         return None
     corners = {role_of(row, rows[0]): row for row in rows}
@@ -126,12 +126,12 @@ def culprit_corners(
     return corners if len(corners) == len(rows) and is_whole else None
 
 
-def culprit_words(metrics: Mapping[str, Any]) -> str:
+def ablation_words(metrics: Mapping[str, Any]) -> str:
     """Which part of the baseline's pre-ranking breaks consistency most; empty if not measured."""
     steps = steps_of(metrics)
     if steps:
         return _step_words(metrics, steps)
-    corners = culprit_corners(metrics)
+    corners = ablation_corners(metrics)
     if corners is None:
         return ""
     level, shown = _levels(corners)
@@ -149,12 +149,12 @@ def culprit_words(metrics: Mapping[str, Any]) -> str:
     fix = "A better pre-ranking model" if seat == "model" else "Bringing the optimised bid to pre-ranking"
     if seat == "bid" and corners["as it is"]["bid"] == "opt":
         fix = "A pre-ranking pCVR nearer to ranking's"
-    return text + f"The {seat} is the main culprit. {fix} is the first thing to try."
+    return text + f"The {seat} explains most of the inconsistency. {fix} is the first thing to try."
 
 
 def _step_words(metrics: Mapping[str, Any], steps: list[str]) -> str:
     """Which of several steps breaks consistency most, and by which part; empty if not measured."""
-    found = {step: culprit_corners(metrics, step) for step in steps}
+    found = {step: ablation_corners(metrics, step) for step in steps}
     corners = {step: own for step, own in found.items() if own is not None}
     if len(corners) < len(steps):
         return ""
@@ -175,7 +175,7 @@ def _step_words(metrics: Mapping[str, Any], steps: list[str]) -> str:
     if gains[worst] - gains[others[0]] < ABOUT_EQUAL:
         both = listed([stage_name(worst), stage_name(others[0])]).capitalize()
         return text + f"{both} are about equally to blame."
-    text += f"{stage_name(worst).capitalize()} is the main culprit"
+    text += f"{stage_name(worst).capitalize()} explains most of the inconsistency"
     own = corners[worst]
     part = _part_to_blame(_levels(own)[0]) if "both" in own else "model" if "model" in own else "bid"
     return f"{text}, and of it the {part}." if part else f"{text}, by bid and model about equally."
