@@ -32,31 +32,31 @@ QUESTIONS = (
 prepare = stops.prepare
 
 
-def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
-    how = luck.choices((injected, limited, mounted, no_room_to_say), (5, 2, 3, 1))[0]
-    return how(prepared, place, luck)
+def case(prepared: Prepared, place: Path, rng: Random) -> Outcome:
+    how = rng.choices((injected, limited, mounted, no_room_to_say), (5, 2, 3, 1))[0]
+    return how(prepared, place, rng)
 
 
-def injected(prepared: Prepared, place: Path, luck: Random) -> Outcome:
-    name, before, more = luck.choices(stops.START, (3, 3, 2, 3, 1))[0]
+def injected(prepared: Prepared, place: Path, rng: Random) -> Outcome:
+    name, before, more = rng.choices(stops.START, (3, 3, 2, 3, 1))[0]
     out, cache = stops.lay_down(prepared, place, before), place / "cache"
-    at = luck.randrange(1, len(prepared.steps(name)) + 1)
-    lasts = luck.random() < 0.7
-    where = luck.choice(([out, cache], [out], [cache]))
+    at = rng.randrange(1, len(prepared.steps(name)) + 1)
+    lasts = rng.random() < 0.7
+    where = rng.choice(([out, cache], [out], [cache]))
     steps = Steps(where, range(at, 1 << 40) if lasts else {at}, full)
     over = f" over {before}" if before else ""
     full_disk = " and ".join(folder.name for folder in where)
     what = f"run {name}{over}, {full_disk} full {'from' if lasts else 'at'} step {at}"
     earlier = left_behind(place)
     answer = run(prepared.words(name, out, *more), place, cache=cache, first=steps.plant)
-    return _judged(prepared, place, name, before, what, answer, lambda: None, luck, earlier=earlier)
+    return _judged(prepared, place, name, before, what, answer, lambda: None, rng, earlier=earlier)
 
 
-def limited(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def limited(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     """No file may be longer than so many bytes: libraries in C++ meet it too, in the middle of a file."""
-    name, before, more = luck.choice(stops.START)
-    out, most = stops.lay_down(prepared, place, before), luck.choice((0, 100, 1_000, 5_000, 20_000, 60_000))
-    most += luck.randrange(100)
+    name, before, more = rng.choice(stops.START)
+    out, most = stops.lay_down(prepared, place, before), rng.choice((0, 100, 1_000, 5_000, 20_000, 60_000))
+    most += rng.randrange(100)
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
@@ -64,17 +64,17 @@ def limited(prepared: Prepared, place: Path, luck: Random) -> Outcome:
     what = f"run {name}{' over ' + before if before else ''}, files of at most {most} bytes"
     earlier = left_behind(place)
     answer = run(prepared.words(name, out, *more), place, cache=place / "cache", first=limit)
-    return _judged(prepared, place, name, before, what, answer, lambda: None, luck, earlier=earlier)
+    return _judged(prepared, place, name, before, what, answer, lambda: None, rng, earlier=earlier)
 
 
-def mounted(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def mounted(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     """A file system of so many pages, made larger afterwards."""
-    disk, pages = place / "disk", luck.randrange(4, 120)
+    disk, pages = place / "disk", rng.randrange(4, 120)
     disk.mkdir()
     if _mount("-t", "tmpfs", "-o", f"size={pages * 4096}", "tmpfs", str(disk)):
-        return limited(prepared, place, luck)
+        return limited(prepared, place, rng)
     try:
-        name = luck.choice(("plain", "market"))
+        name = rng.choice(("plain", "market"))
         what = f"run {name} on a disk of {pages * 4} kB"
         answer = run(prepared.words(name, disk / "out"), place, cache=disk / "cache")
         (place / "out").symlink_to(disk / "out")
@@ -82,7 +82,7 @@ def mounted(prepared: Prepared, place: Path, luck: Random) -> Outcome:
         def enlarge() -> None:
             assert _mount("-o", "remount,size=64m", str(disk)) == 0
 
-        return _judged(prepared, disk, name, "", what, answer, enlarge, luck, logs=place)
+        return _judged(prepared, disk, name, "", what, answer, enlarge, rng, logs=place)
     finally:
         subprocess.run(["umount", "-l", str(disk)], capture_output=True)
 
@@ -94,14 +94,14 @@ def _mount(*words: str) -> int:
         return 1
 
 
-def no_room_to_say(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+def no_room_to_say(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     """The answer itself does not fit: standard output on a full disk."""
     names = {
         "run": str(prepared.finished("plain")),
         "other": str(prepared.finished("market")),
         "scenario": str(prepared.scenario("plain")),
     }
-    words = [word.format(**names) for word in luck.choice(QUESTIONS)]
+    words = [word.format(**names) for word in rng.choice(QUESTIONS)]
     what = f"{words[0]} > /dev/full"
     answer = run(words, place, cache=place / "cache", stdout="/dev/full")
     if answer.is_crash or "Exception ignored" in answer.err:
@@ -119,7 +119,7 @@ def _judged(
     what: str,
     answer: Answer,
     make_room: Callable[[], None],
-    luck: Random,
+    rng: Random,
     logs: Path | None = None,
     earlier: Sequence[str] = (),
 ) -> Outcome:
@@ -144,7 +144,7 @@ def _judged(
     if before in ("plain", "market") and not _is_kept(out, prepared.whole[before]):
         return Outcome(WRONG, what, f"the run that was there is lost; {_names(out)}")
     make_room()
-    more = () if before in ("plain", "market") or luck.random() < 0.2 else ("--resume",)
+    more = () if before in ("plain", "market") or rng.random() < 0.2 else ("--resume",)
     after = run(prepared.words(name, out, *more), logs or place, cache=cache)
     if after.is_crash:
         return Outcome(CRASH, what + ", then with room", after.last_words)
