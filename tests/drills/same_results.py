@@ -138,10 +138,10 @@ class Side:
 
     def start(self, names: Sequence[str]) -> subprocess.Popen[str]:
         """A process that runs these scenarios, one after the other."""
-        with open(self.out / "stderr", "w") as errors:
+        with open(self.out / "stderr", "w") as errors, open(self.out / "stdout", "w") as told:
             process = subprocess.Popen(
                 [self.python, "-c", RUN], cwd=self.folder, env=self.environment, text=True, stderr=errors,
-                stdin=subprocess.PIPE, stdout=open(self.out / "stdout", "w"),
+                stdin=subprocess.PIPE, stdout=told,
             )  # fmt: skip
         assert process.stdin is not None
         process.stdin.write(json.dumps({name: self.words(name) for name in names}))
@@ -174,6 +174,8 @@ def reductions(data: Mapping[str, Any], renamed: Mapping[str, str]) -> Iterator[
     if market:
         days = min(market.get("days", 1), DAYS)
         rate = min(market.get("requests_per_second", 1), REQUESTS / (days * 86_400))
+        if "settle" in (market.get("training") or {}):  # deployments that are left out
+            yield "market.training.settle", 1
         yield "market.days", days
         yield "market.requests_per_second", round(rate, 6)
     if "off_policy" in data:
