@@ -27,8 +27,8 @@ from typing import Any
 import pyarrow.parquet as pq
 from ruamel.yaml import YAML
 
-# Of the record of a run, not of its results: versions, times, sources and digests of them.
-RECORDS = ("manifest.json", "run.json", "scenario.yaml", "progress.json", "report.html")
+# Of the record of a run, not of its results: versions, times, sources, digests and sizes of files.
+RECORDS = ("manifest.json", "_parts.json", "run.json", "scenario.yaml", "progress.json", "report.html")
 PHASES = {"bootstrap": 1500, "log": 2000, "shadow": 300, "evaluate": 512}
 VARIANTS = "consistency_"  # files of variants are overrides of a shipped scenario, and no scenario themselves
 DAYS, REQUESTS = 2.0, 3000  # of a market at most
