@@ -166,7 +166,7 @@ def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | N
         document.problems.append(Problem((), _not_a_mapping(document.data)))
     if not isinstance(document.data, dict):
         raise ScenarioError([_line(path, document, [], problem) for problem in document.problems])
-    _with_named_steps(document.data)
+    _with_named_steps(document)
     applied, refused = apply_overrides(document, overrides, seed)
     problems = list(document.problems)
     scenario = None
@@ -207,12 +207,21 @@ def _retrievers_from_working_folder(scenario: Scenario, folder: Path) -> dict[st
     return {"cascade": cascade, "arms": arms}
 
 
-def _with_named_steps(data: dict[str, Any]) -> None:
+def _with_named_steps(document: Document) -> None:
     """Steps of pre-ranking that are written as a list have names to be addressed by, as in a mapping."""
-    cascade = data.get("cascade")
-    if isinstance(cascade, dict) and isinstance(cascade.get("pre_ranking"), list):
-        with suppress(ValueError):  # said when it is checked
-            cascade["pre_ranking"] = steps_by_name(cascade["pre_ranking"])
+    section, cascade = ("cascade", "pre_ranking"), document.data.get("cascade")
+    if not isinstance(cascade, dict) or not isinstance(cascade.get("pre_ranking"), list):
+        return
+    steps = cascade["pre_ranking"]
+    with suppress(ValueError):  # said when it is checked
+        cascade["pre_ranking"] = steps_by_name(steps)
+    if not isinstance(cascade["pre_ranking"], dict):
+        return
+    names: list[KeyPath] = [("earlier", step["name"]) for step in steps[:-1]] + [()]
+    for marks in (document.keys, document.values):  # an error in a step points to its item
+        for i, name in enumerate(names):
+            inside = [path for path in marks if path[:3] == (*section, i)]
+            marks.update({(*section, *name, *path[3:]): marks[path] for path in inside if name or path[3:]})
 
 
 def _market_from_working_folder(market: Market, folder: Path) -> Market:
@@ -357,7 +366,8 @@ def _line(path: Path | str, document: Document, applied: Sequence[Override], pro
     """One line for people. A value that came from the command line is named as such."""
     key = path_text(problem.path)
     for override in reversed(applied):
-        if _leads(override.path, problem.path):
+        is_around = problem.path not in document.values and _leads(problem.path, override.path)
+        if _leads(override.path, problem.path) or is_around:  # around: an entry that the file does not have
             words = override.option
             if len(words) > MAX_OF_WORD:  # what is wrong comes after it, and must still be on the line
                 words = f"{words[:MAX_OF_WORD]}… ({len(words):,} characters)"

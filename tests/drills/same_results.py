@@ -1,0 +1,282 @@
+"""Whether two checkouts give the same results: every shipped scenario, small, in both, compared byte by byte.
+
+    python -m tests.drills.same_results --before DIR --after DIR [--scenarios quick,latency] [--renamed FILE]
+
+Each side runs its own scenario files with its own code in one process (both at once), with the same
+reductions: fewer requests, one pass of training, at most two days of market. An override is written with the
+old name of a key where a side's schema has that, with the new one otherwise. Compared are metrics.json and
+blocks.json by value after renamed keys are mapped to their new names, metrics.csv and other tables by their
+bytes; a Parquet table whose bytes differ is compared column by column. Renamed keys are the rows
+`| where | old | new |` of the newer CHANGELOG.md, or of --renamed. Exit code 1 if a result differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from ruamel.yaml import YAML
+
+# Of the record of a run, not of its results: versions, times, sources, digests and sizes of files.
+RECORDS = ("manifest.json", "_parts.json", "run.json", "scenario.yaml", "progress.json", "report.html")
+PHASES = {"bootstrap": 1500, "log": 2000, "shadow": 300, "evaluate": 512}
+VARIANTS = "consistency_"  # files of variants are overrides of a shipped scenario, and no scenario themselves
+DAYS, REQUESTS = 2.0, 3000  # of a market at most
+ROW = re.compile(r"^\s*\|[^|]*\|\s*`?([\w.=-]+)`?\s*\|\s*`?([\w.=-]+)`?\s*\|\s*$", re.MULTILINE)
+
+RUN = """
+import json, sys
+from cascade_sim.cli import main
+for name, words in json.load(sys.stdin).items():
+    try:
+        code = main(words)
+    except SystemExit as end:
+        code = end.code
+    print(json.dumps([name, code or 0]), flush=True)
+"""
+
+
+def renamed_keys(text: str) -> dict[str, str]:
+    """Old name -> new name, of the tables `| where | old | new |` in a page.
+
+    >>> renamed_keys("| where | old | new |\\n|---|---|---|\\n| whatif.json | `knob` | `parameter` |\\n")
+    {'knob': 'parameter'}
+    """
+    found: dict[str, str] = {}
+    for table in text.split("| where | old | new |")[1:]:
+        rows = table.lstrip().split("\n\n")[0]
+        found |= {old: new for old, new in ROW.findall(rows) if not set(old) <= {"-"}}
+    return found
+
+
+def mapped(value: Any, renamed: Mapping[str, str]) -> Any:
+    """JSON with its keys, and texts that are a key, by their new names."""
+    if isinstance(value, dict):
+        return {renamed.get(key, key): mapped(inner, renamed) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [mapped(inner, renamed) for inner in value]
+    return renamed.get(value, value) if isinstance(value, str) else value
+
+
+def differences(before: Any, after: Any, at: str = "") -> Iterator[str]:
+    """Where two values differ, a line each."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys((*before, *after)):
+            here = f"{at}.{key}".lstrip(".")
+            if key not in before or key not in after:
+                yield f"{here} is {'new' if key in after else 'gone'}"
+            else:
+                yield from differences(before[key], after[key], here)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for i, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from differences(one, other, f"{at}[{i}]")
+    elif repr(before) != repr(after):  # repr: NaN is NaN, 1 is not 1.0
+        yield f"{at}: {str(before)[:60]} -> {str(after)[:60]}"
+
+
+@dataclass
+class Side:
+    """A checkout, and where its runs go."""
+
+    folder: Path
+    out: Path
+    renamed: Mapping[str, str]
+    python: str = sys.executable
+    schema: Any = field(default=None)
+
+    @property
+    def scenarios(self) -> dict[str, Path]:
+        """The shipped scenarios by name."""
+        files = sorted((self.folder / "scenarios").glob("*.yaml"))
+        return {file.stem: file for file in files if not file.stem.startswith(VARIANTS)}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": str(self.folder), "OMP_NUM_THREADS": "1"}
+
+    def read_schema(self) -> None:
+        """What its scenarios may have."""
+        words = [self.python, "-m", "cascade_sim", "schema"]
+        told = subprocess.run(words, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        self.schema = json.loads(told.stdout)
+
+    def spelled(self, path: str) -> str:
+        """A key by the name that this side has for it."""
+        steps, node = [], self.schema
+        for step in path.split("."):
+            known = self._properties(node)
+            name = step if not known or step in known else self.renamed.get(step, step)
+            steps.append(name)
+            node = known.get(name, {})
+        return ".".join(steps)
+
+    def _properties(self, node: Mapping[str, Any]) -> dict[str, Any]:
+        for option in (node, *node.get("anyOf", ())):
+            if "$ref" in option:
+                option = self.schema["$defs"][option["$ref"].rsplit("/", 1)[1]]
+            if "properties" in option:
+                return dict(option["properties"])
+        return {}
+
+    def words(self, name: str) -> list[str]:
+        """The command that runs a scenario of this side, small."""
+        data = YAML(typ="safe").load(self.scenarios[name].read_text())
+        sets = [f"{self.spelled(key)}={value}" for key, value in reductions(data, self.renamed)]
+        options = [word for one in sets for word in ("--set", one)]
+        where = ["--out", str(self.out / name), "--workers", "1", "--device", "cpu", "--quiet"]
+        return ["run", f"scenarios/{name}.yaml", *where, *options]
+
+    def start(self, names: Sequence[str]) -> subprocess.Popen[str]:
+        """A process that runs these scenarios, one after the other."""
+        with open(self.out / "stderr", "w") as errors, open(self.out / "stdout", "w") as told:
+            process = subprocess.Popen(
+                [self.python, "-c", RUN], cwd=self.folder, env=self.environment, text=True, stderr=errors,
+                stdin=subprocess.PIPE, stdout=told,
+            )  # fmt: skip
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({name: self.words(name) for name in names}))
+        process.stdin.close()
+        return process
+
+    def failed(self, names: Sequence[str]) -> list[str]:
+        """The scenarios that did not run."""
+        lines = (self.out / "stdout").read_text().splitlines()
+        codes = dict(json.loads(line) for line in lines if line.startswith('["'))
+        return [name for name in names if codes.get(name) != 0]
+
+
+def reductions(data: Mapping[str, Any], renamed: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """What makes a scenario small, by the old names of keys: nothing is made larger than it is."""
+    new = {key: renamed.get(key, key) for key in ("phases", "market", "models", *PHASES)}
+
+    def given(section: Mapping[str, Any], key: str) -> Any:
+        return section.get(key, section.get(new.get(key, key)))
+
+    for key, most in PHASES.items():
+        value = given(given(data, "phases") or {}, key)
+        yield f"phases.{key}", most if value is None else min(value, most)
+    for name, model in (given(data, "models") or {}).items():
+        if "epochs" in model:
+            yield f"models.{name}.epochs", 1
+    yield "report.resamples", 20
+    yield "report.detail_requests", 32
+    market = given(data, "market")
+    if market:
+        days = min(market.get("days", 1), DAYS)
+        rate = min(market.get("requests_per_second", 1), REQUESTS / (days * 86_400))
+        if "settle" in (market.get("training") or {}):  # deployments that are left out
+            yield "market.training.settle", 1
+        yield "market.days", days
+        yield "market.requests_per_second", round(rate, 6)
+    if "off_policy" in data:
+        yield "off_policy.requests", 1024
+        if "slates" in data["off_policy"]:
+            yield "off_policy.slates.requests", 1024
+
+
+def compare_file(before: Path, after: Path, renamed: Mapping[str, str]) -> tuple[str, list[str]]:
+    """How two files agree (bytes, values or not), and where they differ."""
+    if before.read_bytes() == after.read_bytes():
+        return "bytes", []
+    if before.suffix == ".json":
+        one, other = (json.loads(file.read_text()) for file in (before, after))
+        found = list(differences(mapped(one, renamed), mapped(other, renamed)))
+        return ("differs" if found else "values"), found
+    if before.suffix == ".parquet":
+        found = list(_table_differences(before, after, renamed))
+        return ("differs" if found else "values"), found
+    return "differs", ["other bytes"]
+
+
+def _table_differences(before: Path, after: Path, renamed: Mapping[str, str]) -> Iterator[str]:
+    one, other = pq.read_table(before), pq.read_table(after)
+    names = [renamed.get(name, name) for name in one.column_names]
+    if names != other.column_names:
+        yield f"columns {names} -> {other.column_names}"
+        return
+    for name, old, new in zip(names, one.columns, other.columns, strict=True):
+        if not old.equals(new) and repr(old.to_pylist()) != repr(new.to_pylist()):
+            yield f"column {name}"
+
+
+def results_of(folder: Path) -> set[str]:
+    """The files of results in a run's folder, by their paths in it."""
+    kept = {".json", ".csv", ".parquet", ".safetensors"}
+    found = (file for file in folder.rglob("*") if file.is_file() and file.suffix in kept)
+    return {str(file.relative_to(folder)) for file in found if file.name not in RECORDS}
+
+
+def compare_run(name: str, before: Side, after: Side, renamed: Mapping[str, str]) -> dict[str, int]:
+    """Prints where a scenario's results differ; how many files agree in which way."""
+    counts = {"bytes": 0, "values": 0, "differs": 0}
+    old, new = results_of(before.out / name), results_of(after.out / name)
+    for file in sorted(old | new):
+        if file not in old or file not in new:
+            verdict, found = "differs", ["only " + ("after" if file in new else "before")]
+        else:
+            verdict, found = compare_file(before.out / name / file, after.out / name / file, renamed)
+        counts[verdict] += 1
+        for line in found[:5]:
+            print(f"  {name}/{file}: {line}")
+        if len(found) > 5:
+            print(f"  {name}/{file}: and {len(found) - 5} more")
+    return counts
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--before", type=Path, required=True, help="a checkout")
+    parser.add_argument("--after", type=Path, required=True, help="another, newer one")
+    parser.add_argument("--scenarios", default="", help="names with commas between them; all when absent")
+    parser.add_argument("--renamed", type=Path, help="a page with tables | where | old | new |")
+    parser.add_argument("--keep", type=Path, help="where the runs go; what lies there already is compared")
+    given = parser.parse_args(arguments)
+    renamed = renamed_keys((given.renamed or given.after / "CHANGELOG.md").read_text())
+    with tempfile.TemporaryDirectory() as scratch:
+        root = (given.keep or Path(scratch)).resolve()
+        sides = []
+        for name in ("before", "after"):
+            (root / name).mkdir(parents=True, exist_ok=True)
+            sides.append(Side(getattr(given, name).resolve(), root / name, renamed))
+        return _run_and_compare(*sides, given.scenarios, renamed)
+
+
+def _run_and_compare(before: Side, after: Side, chosen: str, renamed: Mapping[str, str]) -> int:
+    names = chosen.split(",") if chosen else [name for name in before.scenarios if name in after.scenarios]
+    processes = []
+    for side in (before, after):
+        side.read_schema()
+        missing = [name for name in names if not (side.out / name / "metrics.json").exists()]
+        processes.append((side, missing, side.start(missing)))
+    failed: dict[str, None] = {}
+    for side, missing, process in processes:
+        process.wait()
+        failed |= dict.fromkeys(side.failed(missing))
+    total = {"bytes": 0, "values": 0, "differs": 0}
+    for name in names:
+        if name in failed:
+            print(f"{name}: did not run")
+            continue
+        counts = compare_run(name, before, after, renamed)
+        total = {verdict: total[verdict] + n for verdict, n in counts.items()}
+        print(f"{name}: {', '.join(f'{n} {verdict}' for verdict, n in counts.items())}")
+    for side in (before, after):
+        if failed:
+            print((side.out / "stderr").read_text()[-3000:], file=sys.stderr)
+    words = ", ".join(f"{n} {verdict}" for verdict, n in total.items())
+    print(f"{len(names) - len(failed)} of {len(names)} scenarios, files: {words}")
+    return 1 if failed or total["differs"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
