@@ -7,7 +7,8 @@ the bids of the market's start. The arm owns copies of its models; nobody else s
 an objective learns for it from whole pages. One that learns beside dumped scores is given the raw scores of
 the ranker that was deployed when a page was shown, before any calibrator, or those of a model that is trained
 for nothing else (`logged_scores_from`). A calibrator stays as the study fitted it; with `refit` it learns
-anew from pages that its model is not shown (`held_out`); with `fit: joint` it goes on learning with its model.
+anew from pages that its model is not shown (`held_out`); with `fit: joint` it is
+trained on with its model.
 
 Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
 (seed, `training_seed` of the model, version). All that changes is in `state`.
