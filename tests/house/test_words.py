@@ -37,7 +37,10 @@ BANNED = {
     r"\bsmallest_seen\b|\bworth_of_pairing\b": "minimum_detectable_effect, variance_reduction",
     r"\b(MOST|LARGEST|LEAST|FEWEST)_[A-Z]": "MAX_, MIN_",
 }
-ALLOWED = {"tests/house/test_words.py": "names the words"}
+ALLOWED = {
+    "tests/house/test_words.py": "names the words",
+    "tests/drills/same_results.py": "maps the keys of older results",
+}
 
 
 def offenders(text: str) -> list[str]:
