@@ -34,7 +34,7 @@ drill: $(READY)
 	$(BIN)/python -m cascade_sim.foundation.precompile
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m drill
 	kernels=$$(mktemp -d) && trap 'rm -rf "$$kernels"' EXIT && NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$$kernels \
-		XDG_CACHE_HOME=$$kernels $(BIN)/python -m pytest -n 2 --dist loadfile -m "not drill" $(BOUNDED)
+		XDG_CACHE_HOME=$$kernels $(BIN)/python -m pytest -n 2 --dist loadfile -m "not drill" --every-case $(BOUNDED)
 	$(BIN)/python -m tests.drills.hostile --seed $(SEED) $(if $(BUDGET),--budget $(BUDGET)) --jobs 2
 
 # Everything that could be done to a run, many times: half an hour. KEEP=file goes on with what a stopped one has.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim import protocols
-from cascade_sim.protocols import Feedback, Moment, Portfolio
+from cascade_sim.protocols import Feedback, MarketTime, Portfolio
 
 MICROS = 1_000_000  # micro-units of money in 1.0
 
@@ -25,7 +25,7 @@ class Bidder(protocols.Bidder):
         portfolio: values, owners and budgets of the advertisers.
 
     >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
-    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> noon = MarketTime(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
     >>> Bidder(portfolio).bids(noon).tolist()
     [0.4, 0.6]
     """
@@ -42,15 +42,15 @@ class Bidder(protocols.Bidder):
         self.budget_or_one = np.where(self.has_budget, self.budget, 1.0)
         self.payable = np.where(self.has_budget[self.owner], self.value, 0.0)  # [a] value, 0 with budget 0
 
-    def bids(self, moment: Moment) -> np.ndarray:
+    def bids(self, now: MarketTime) -> np.ndarray:
         """Return the bid per click of each ad.  [a] float64, >= 0"""
         return self.payable.copy()
 
-    def participation(self, moment: Moment) -> np.ndarray:
+    def participation(self, now: MarketTime) -> np.ndarray:
         """Return the probability that an advertiser participates in a request.  [m] in [0, 1]"""
         return np.ones(self.n_advertisers)
 
-    def observe(self, feedback: Feedback, moment: Moment) -> None:
+    def observe(self, feedback: Feedback, now: MarketTime) -> None:
         """Learn from the results since the last update."""
 
     def state(self) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import Bidder, Feedback, MarketTime, Portfolio
 
 DRY = 0.999  # from this share on, a budget counts as spent
 FASTEST = 2.0  # catching up is planned at no more than this multiple of an even pace
@@ -49,35 +49,35 @@ class DayBidder(Bidder):
         self.clicks = np.zeros(self.n_advertisers)
         self.dry_at = np.ones(self.n_advertisers)
 
-    def advance(self, feedback: Feedback, moment: Moment) -> Step:
+    def advance(self, feedback: Feedback, now: MarketTime) -> Step:
         """Take an update into the account of the day. When a day has ended, call `begin_day` after it."""
         share = np.asarray(feedback.spend_micros, dtype=np.float64) / self.budget_or_one
-        ended = 0 <= int(self.day) != moment.day
+        ended = 0 <= int(self.day) != now.day
         if not ended:
-            self.day = np.array(moment.day, dtype=np.int64)
-        now = 1.0 if ended else max(moment.expected_traffic, float(self.traffic))
+            self.day = np.array(now.day, dtype=np.int64)
+        reached = 1.0 if ended else max(now.expected_traffic, float(self.traffic))
         if ended:  # less what already belongs to the new day
-            share = share - np.minimum(share, self._in_new_day(feedback, moment))
-        traffic = now - float(self.traffic)
+            share = share - np.minimum(share, self._in_new_day(feedback, now))
+        traffic = reached - float(self.traffic)
         pace = self.pace()
         live = (self.spent < DRY) & self.has_budget
         self.spent = self.spent + share
         self.clicks = self.clicks + feedback.clicks
-        self.traffic = np.array(now)
-        self.dry_at = np.where(live & (self.spent >= DRY), now, self.dry_at)
+        self.traffic = np.array(reached)
+        self.dry_at = np.where(live & (self.spent >= DRY), reached, self.dry_at)
         return Step(traffic, share, pace * traffic, live, ended)
 
-    def begin_day(self, feedback: Feedback, moment: Moment) -> None:
-        """Start the account of the day of `moment`."""
-        self.day = np.array(moment.day, dtype=np.int64)
-        self.traffic = np.array(float(moment.expected_traffic))
-        self.spent = self._in_new_day(feedback, moment)
+    def begin_day(self, feedback: Feedback, now: MarketTime) -> None:
+        """Start the account of the day of `now`."""
+        self.day = np.array(now.day, dtype=np.int64)
+        self.traffic = np.array(float(now.expected_traffic))
+        self.spent = self._in_new_day(feedback, now)
         self.clicks = np.zeros(self.n_advertisers)
-        self.dry_at = np.where(self.spent >= DRY, moment.expected_traffic, 1.0)
+        self.dry_at = np.where(self.spent >= DRY, now.expected_traffic, 1.0)
 
-    def _in_new_day(self, feedback: Feedback, moment: Moment) -> np.ndarray:
+    def _in_new_day(self, feedback: Feedback, now: MarketTime) -> np.ndarray:
         """Share of the new day's budget that an update has already spent. At midnight: nothing."""
-        if moment.elapsed <= 0.0:
+        if now.elapsed <= 0.0:
             return np.zeros(self.n_advertisers)
         return np.asarray(feedback.spend_today_micros, dtype=np.float64) / self.budget_or_one
 

@@ -18,7 +18,7 @@ from cascade_sim.foundation.signals import STOPPED, Terminated, check_interrupt,
 from cascade_sim.foundation.terminal import echo, shown
 from cascade_sim.version import __version__
 
-# Room -> command -> the line that --help shows without importing it. What stands under Checks as check-model
+# Group -> command -> the line that --help shows without importing it. What stands under Checks as check-model
 # is the attribute `command` of cascade_sim/commands/checks/check_model.py.
 COMMAND_GROUPS = {
     "Studies": {
@@ -33,7 +33,7 @@ COMMAND_GROUPS = {
         "theory": "Verify regret bounds of surrogate losses numerically.",
         "ltr": "Compare objectives on learning-to-rank files.",
     },
-    "Questions": {
+    "Analysis": {
         "trace": "Explain one request: why an ad won or lost at each stage.",
         "whatif": "Re-evaluate a run under other serving parameters (same requests, common random numbers).",
         "serve": "Explore finished runs in the browser: change a parameter, see the effect.",
@@ -63,8 +63,8 @@ COMMAND_GROUPS = {
     },
 }
 COMMANDS = {
-    name: (f"cascade_sim.commands.{room.lower()}.{name.replace('-', '_')}", text)
-    for room, lines in COMMAND_GROUPS.items()
+    name: (f"cascade_sim.commands.{group.lower()}.{name.replace('-', '_')}", text)
+    for group, lines in COMMAND_GROUPS.items()
     for name, text in lines.items()
 }
 
@@ -96,9 +96,9 @@ class LazyGroup(click.Group):
             raise UserError(f"a class of your own ends the program, by sys.exit({error.code!r})") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(map(len, COMMANDS))  # of all rooms: one column of texts
-        for room, lines in COMMAND_GROUPS.items():
-            with formatter.section(room):
+        width = max(map(len, COMMANDS))  # of all groups: one column of texts
+        for group, lines in COMMAND_GROUPS.items():
+            with formatter.section(group):
                 formatter.write_dl([(f"{name:{width}}", text) for name, text in lines.items()])
 
 
@@ -165,7 +165,7 @@ def _answered(argv: Sequence[str] | None) -> int:
             return 2
         if context is not None:
             echo(context.get_usage(), err=True)
-        echo(f"error: {shortened(error.format_message())}", err=True)
+        echo(f"error: {shortened(_message(error))}", err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
         # click puts an Abort in place of the interrupt; a command may have said in it how to go on
@@ -186,6 +186,16 @@ def _answered(argv: Sequence[str] | None) -> int:
             echo(f"error: cannot read or write{name}: {error.strerror or error}", err=True)
         _drop_output()
         return 1
+
+
+def _message(error: click.ClickException) -> str:
+    """What click says, or the new name of an option that was renamed."""
+    renamed = None
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        from cascade_sim.commands.renamed import renamed_option
+
+        renamed = renamed_option(error.ctx.info_name, error.option_name)
+    return renamed or error.format_message()
 
 
 def _stopped(interrupt: KeyboardInterrupt) -> int:

@@ -22,6 +22,7 @@ cascade defines above it: `cascade_sim.environments` binds them.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -52,8 +53,9 @@ __all__ = [
     "Environment",
     "Evaluator",
     "Feedback",
-    "Moment",
+    "MarketTime",
     "Portfolio",
+    "Parameter",
     "Pricing",
     "Requests",
     "Retriever",
@@ -227,17 +229,33 @@ class Slot(NamedTuple):
 
     Attributes:
         bid: bid of the ad in the slot.
-        to_keep: minimum bid that keeps the slot above the next ad (critical bid); 0 without a next ad.
-        harm: welfare loss that the ad's presence imposes on other bidders (externality, as VCG charges it),
+        critical_bid: minimum bid that keeps the slot above the next ad; 0 without a next ad.
+        externality: welfare loss that the ad's presence imposes on other bidders (as VCG charges it),
             with the reserves as a bidder for every slot.
 
-    >>> Slot(bid=2.0, to_keep=1.5, harm=1.2).to_keep
+    >>> Slot(bid=2.0, critical_bid=1.5, externality=1.2).critical_bid
     1.5
     """
 
     bid: float
-    to_keep: float
-    harm: float
+    critical_bid: float
+    externality: float
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Parameter of a pricing rule: a number from 0 to `high`, which other values are refused against.
+
+    Args:
+        meaning: a few words for messages and for the reference of scenario keys.
+        high: largest value: 1 of a share; unbounded of an amount of money.
+
+    >>> Parameter("share of the bid", high=1.0)
+    Parameter(meaning='share of the bid', high=1.0)
+    """
+
+    meaning: str
+    high: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -250,18 +268,18 @@ class Pricing:
     Args:
         price: function of a `Slot` and of the parameters in their order. It is compiled by numba: plain
             arithmetic of numbers, without state.
-        needs_squashing_1: whether rank scores must be bid * pCTR, as `harm` is counted in clicks.
-        parameters: {keyword: meaning}; each is a number >= 0, a keyword of `run_auction` and a key of the
-            scenario's auction section.
+        needs_squashing_1: whether rank scores must be bid * pCTR, as `externality` is counted in clicks.
+        parameters: {keyword: Parameter}; each is a keyword of `run_auction` and a key of the scenario's
+            auction section.
 
-    >>> halfway = Pricing(lambda slot: 0.5 * (slot.bid + slot.to_keep))
-    >>> halfway.price(Slot(bid=2.0, to_keep=1.5, harm=1.2))
+    >>> halfway = Pricing(lambda slot: 0.5 * (slot.bid + slot.critical_bid))
+    >>> halfway.price(Slot(bid=2.0, critical_bid=1.5, externality=1.2))
     1.75
     """
 
     price: Callable[..., float]
     needs_squashing_1: bool = False
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
 
 # Agents: advertisers and users
@@ -285,7 +303,7 @@ class Portfolio:
 
 
 @dataclass(frozen=True)
-class Moment:
+class MarketTime:
     """Time of a bidding decision.
 
     Args:
@@ -333,48 +351,48 @@ class Bidder(Protocol):
     >>> class HalfTheValue:
     ...     def __init__(self, portfolio):
     ...         self.value, self.n = portfolio.value, len(portfolio.budget_micros)
-    ...     def bids(self, moment):
+    ...     def bids(self, now):
     ...         return 0.5 * self.value
-    ...     def participation(self, moment):
+    ...     def participation(self, now):
     ...         return np.ones(self.n)
-    ...     def observe(self, feedback, moment): pass
+    ...     def observe(self, feedback, now): pass
     ...     def state(self): return {}
     ...     def restore(self, state): pass
     >>> one = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.1]), np.array([10**6]))
     >>> isinstance(HalfTheValue(one), Bidder)
     True
-    >>> HalfTheValue(one).bids(Moment(time=0.0, day=0, elapsed=0.0, expected_traffic=0.0)).tolist()
+    >>> HalfTheValue(one).bids(MarketTime(time=0.0, day=0, elapsed=0.0, expected_traffic=0.0)).tolist()
     [0.2, 0.3]
     """
 
-    def bids(self, moment: Moment) -> np.ndarray:
+    def bids(self, now: MarketTime) -> np.ndarray:
         """Return the bid per click of each ad.
 
         Args:
-            moment: the time from which the bids hold.
+            now: the time from which the bids hold.
 
         Returns:
             [a] float64, finite, >= 0.
         """
         ...
 
-    def participation(self, moment: Moment) -> np.ndarray:
+    def participation(self, now: MarketTime) -> np.ndarray:
         """Return the probability that an advertiser participates in a request (throttling).
 
         Args:
-            moment: the time from which the probabilities hold.
+            now: the time from which the probabilities hold.
 
         Returns:
             [n] float64 in [0, 1].
         """
         ...
 
-    def observe(self, feedback: Feedback, moment: Moment) -> None:
+    def observe(self, feedback: Feedback, now: MarketTime) -> None:
         """Learn from the results since the last update.
 
         Args:
             feedback: totals per advertiser.
-            moment: the time of the update.
+            now: the time of the update.
         """
         ...
 

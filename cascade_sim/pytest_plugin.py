@@ -32,7 +32,7 @@ KEYWORDS = {
     "metrics": True,
     "arms": True,
     "overrides": True,
-    "fresh": False,
+    "traffic_sample": False,
     "retrain": False,
 }
 _MEASURED = pytest.StashKey[dict[tuple[Any, ...], "Measured"]]()
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{NAME}(scenario, against, tolerance=(), metrics=(), arms=(), overrides=(), fresh=0, "
+        f"{NAME}(scenario, against, tolerance=(), metrics=(), arms=(), overrides=(), traffic_sample=0, "
         f"retrain=False): what the {NAME} fixture holds against which baseline.",
     )
 
@@ -133,7 +133,7 @@ class RevenueGuard:
         baseline = read_baseline(file)
         plan = guarded(baseline, chosen["metrics"], chosen["arms"], chosen["tolerance"])
         scenario, where = self._scenario(chosen)
-        refuse_incomparable(baseline, scenario, where, plan, is_fresh=bool(chosen["fresh"]))
+        refuse_incomparable(baseline, scenario, where, plan, is_fresh=bool(chosen["traffic_sample"]))
         return check_revenue(
             baseline,
             self._measured(chosen, scenario, where, None if chosen["retrain"] else baseline),
@@ -150,7 +150,7 @@ class RevenueGuard:
         scenario, where = self._scenario(chosen)
         refuse_other_file(file)
         refuse_unknown_arms(chosen["arms"], (*scenario.arms, *AUTOMATIC_ARMS))
-        write_baseline(self._measured({**chosen, "fresh": 0}, scenario, where), file, chosen["arms"])
+        write_baseline(self._measured({**chosen, "traffic_sample": 0}, scenario, where), file, chosen["arms"])
         self._told.append((_WRITTEN, str(file)))
 
     def _scenario(self, chosen: Mapping[str, Any]) -> tuple[Scenario, str]:
@@ -173,11 +173,11 @@ class RevenueGuard:
         known = self._config.stash.setdefault(_MEASURED, {})
         earlier = None if logged_by is None else logged_by.scenario
         # By content: a test may write the scenario that the next one runs.
-        key = (where, scenario_hash(scenario), chosen["fresh"], dumps(earlier, sort_keys=True))
+        key = (where, scenario_hash(scenario), chosen["traffic_sample"], dumps(earlier, sort_keys=True))
         if key not in known:
             with scratch_context(device="cpu") as context:
                 known[key] = measure_scenario(
-                    scenario, where, context, stretch=chosen["fresh"], logged_by=earlier
+                    scenario, where, context, stretch=chosen["traffic_sample"], logged_by=earlier
                 )
         return known[key]
 
@@ -195,13 +195,17 @@ def _checked(keywords: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("scenario", "against"):
         if not isinstance(keywords.get(name), str | Path):
             raise UserError(f"{name} is {keywords.get(name)!r}; expected a path, in the mark or the call")
-    fresh = keywords.get("fresh", 0)
-    if not isinstance(fresh, int) or fresh < 0:
-        raise UserError(f"fresh is {fresh!r}; expected an integer, 0 or more")
+    traffic_sample = keywords.get("traffic_sample", 0)
+    if not isinstance(traffic_sample, int) or traffic_sample < 0:
+        raise UserError(f"traffic_sample is {traffic_sample!r}; expected an integer, 0 or more")
     retrain = keywords.get("retrain", False)
     if not isinstance(retrain, bool):
         raise UserError(f"retrain is {retrain!r}; expected True or False")
-    chosen = {"scenario": keywords["scenario"], "against": keywords["against"], "fresh": fresh}
+    chosen = {
+        "scenario": keywords["scenario"],
+        "against": keywords["against"],
+        "traffic_sample": traffic_sample,
+    }
     chosen["retrain"] = retrain
     for name in (name for name, is_list in KEYWORDS.items() if is_list):
         value = keywords.get(name, ())

@@ -10,6 +10,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from generate import write_pages  # noqa: E402
+from printed import with_output  # noqa: E402
 
 from cascade_sim.version import __version__  # noqa: E402
 
@@ -88,7 +89,13 @@ def keep_together(app: Any, name: str, text: list[str]) -> None:
     text[0] = text[0].replace(" ± ", "\u00a0±\u00a0")
 
 
+def print_blocks(app: Any, name: str, text: list[str]) -> None:
+    """What a page shows as printed is what its commands print now."""
+    text[0] = with_output(text[0])
+
+
 def setup(app: Any) -> None:
     app.connect("builder-inited", lambda _: write_pages(HERE / "made"))
+    app.connect("source-read", print_blocks)
     app.connect("source-read", keep_together)
     app.connect("autodoc-process-docstring", mark_examples)

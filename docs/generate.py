@@ -45,8 +45,10 @@ def commands() -> str:
     def parts() -> Iterator[str]:
         settings = {**cli.context_settings, "terminal_width": WIDTH}
         top = click.Context(cli, info_name="python -m cascade_sim", **settings)
-        for room, lines in COMMAND_GROUPS.items():
-            yield table((room.lower(), "what it does"), [(f"[{n}](#{n})", cell(t)) for n, t in lines.items()])
+        for group, lines in COMMAND_GROUPS.items():
+            yield table(
+                (group.lower(), "what it does"), [(f"[{n}](#{n})", cell(t)) for n, t in lines.items()]
+            )
         for name in COMMANDS:
             command = cli.get_command(top, name)
             assert command is not None

@@ -132,7 +132,7 @@ def train_pages(
         raise ValueError(f"{objective.name} compares the ads of a page: its batches are of whole pages")
     if len(data.users) == 0:
         return []
-    device, watch = plan.device, plan.watch
+    device, monitor = plan.device, plan.monitor
     model.to(device)
     if slots is not None:
         slots.to(device)
@@ -150,8 +150,8 @@ def train_pages(
     batches, loss, n = loss_on(data)
     if beside is not None:
         batches.calibration = _Calibration(beside, view, data, plan)
-    if watch is not None:
-        watch.begin(*loss_on(watch.part)[1:])
+    if monitor is not None:
+        monitor.begin(*loss_on(monitor.part)[1:])
     history = run_epochs(
         model, loss, n, max(1, round(plan.batch * n / len(data.users))), plan,
         after_step=batches.after_step, beside=[] if slots is None else slots.parameters(),

@@ -84,7 +84,7 @@ BatchLoss = Callable[[torch.Tensor], torch.Tensor]  # row numbers -> their mean 
 
 
 @dataclass
-class Watch:
+class TrainingMonitor:
     """Looks at a net while it trains: before its first step, and then at POINTS even distances.
 
     `part`: samples of the form that it learns from, always the same. `look`: more measures of the net, by
@@ -156,7 +156,7 @@ class TrainingPlan:
     warm_start: bool = False
     device: torch.device = CPU
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None  # its number from 0, its mean loss
-    watch: Watch | None = None
+    monitor: TrainingMonitor | None = None
 
 
 def _mean(values: Iterable[torch.Tensor], sizes: Iterable[int]) -> float:
@@ -230,8 +230,8 @@ def train(
 
         return loss
 
-    if plan.watch is not None:
-        plan.watch.begin(loss_on(plan.watch.part), len(plan.watch.part.users))
+    if plan.monitor is not None:
+        plan.monitor.begin(loss_on(plan.monitor.part), len(plan.monitor.part.users))
     return run_epochs(model, loss_on(data), len(data.users), max(1, plan.batch // per_row), plan)
 
 
@@ -258,7 +258,7 @@ def run_epochs(
     model.train()
     tables = table_rows(model)
     optimiser = Adam([*parameters, *beside], plan.learning_rate, plan.weight_decay, tables=tables)
-    steps, watch = plan.epochs * math.ceil(n / rows), plan.watch
+    steps, monitor = plan.epochs * math.ceil(n / rows), plan.monitor
     numbers = itertools.count()
 
     def step(part: torch.Tensor) -> torch.Tensor:
@@ -270,15 +270,15 @@ def run_epochs(
         share = 1.0 - done / steps
         optimiser.step(share)
         after_step(share)
-        if watch is not None:
-            watch.after(done + 1, steps, model, (value.detach(), len(part)))
+        if monitor is not None:
+            monitor.after(done + 1, steps, model, (value.detach(), len(part)))
         return value.detach()
 
     shuffle = torch.Generator().manual_seed(plan.seed)
     history = []
     with torch.random.fork_rng():
-        if watch is not None:
-            watch.after(0, steps, model, None)
+        if monitor is not None:
+            monitor.after(0, steps, model, None)
         torch.manual_seed(plan.seed)  # for models that draw while they train, such as dropout
         for epoch in range(plan.epochs):
             parts = torch.randperm(n, generator=shuffle).split(rows)

@@ -6,7 +6,7 @@
 
 import numpy as np
 
-from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, MarketTime, Portfolio
 
 
 class Frugal(Bidder):
@@ -32,16 +32,16 @@ class Frugal(Bidder):
         self.mean_value = self.per_advertiser(self.value)  # [m]
 
     # Asked at each update; the bids hold until the next. `payable` is the value, and 0 where the budget is 0.
-    def bids(self, moment: Moment) -> np.ndarray:
+    def bids(self, now: MarketTime) -> np.ndarray:
         """[a] bid per click of each ad, 0 or more"""
         return self.payable * self.share[self.owner]
 
     # Told before the next bids. All arrays are [m]: no loop over advertisers; change nothing you are given.
-    def observe(self, feedback: Feedback, moment: Moment) -> None:
+    def observe(self, feedback: Feedback, now: MarketTime) -> None:
         worth = feedback.clicks * self.mean_value
         profit = worth - feedback.spend_micros / MICROS
         factor = np.where(profit > self.margin * worth, 1.0 + self.step, 1.0 - self.step)
         moved = np.clip(self.share * factor, 0.1, 1.0)
         self.share = np.where(feedback.clicks > 0, moved, self.share)
 
-    # Optional: `participation(moment)` [m] in [0, 1], to take part in only a share of the requests.
+    # Optional: `participation(now)` [m] in [0, 1], to take part in only a share of the requests.

@@ -7,21 +7,40 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy and torch: tests share the machine
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 
+from effort import load_profile, spread
 from worlds.tiny_market import Study, run_phases, tiny_scenario
 
-# The same examples every time, and no limit that a busy machine could miss.
-settings.register_profile(
-    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("steady")
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every-case", action="store_true", help='shorten no sweep, also with -m "not drill"')
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    load_profile(config.option.markexpr == "not drill" and not config.option.every_case)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.option.every_case:
+        spread(items, config.option.markexpr)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """CPU time of the session; `make test` should stay under 8 minutes.
+
+    The test processes of xdist have ended by now, so they are among the children.
+    """
+    user, system, of_children, in_system, _ = os.times()
+    minutes = (user + system + of_children + in_system) / 60
+    terminalreporter.write_line(f"CPU time of all processes: {minutes:.1f} minutes")
 
 
 def pytest_collection_finish() -> None:
@@ -34,12 +53,22 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
+@cache
+def _has_device() -> bool:
+    import torch
+
+    return torch.cuda.is_available() or torch.backends.mps.is_available()
+
+
 def _rewind() -> None:
     """The generators that a library shares begin at the same point, whatever ran before in this process."""
     random.seed(0)
     np.random.seed(0)
     if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(0)
+        torch = sys.modules["torch"]
+        # Without a device the one of the CPU: torch.manual_seed formats the stack for each kind of device,
+        # which takes most of a millisecond, several times in a test.
+        (torch.manual_seed if _has_device() else torch.default_generator.manual_seed)(0)
 
 
 @pytest.hookimpl(tryfirst=True)

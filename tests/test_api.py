@@ -11,7 +11,7 @@ from worlds.tiny_market import QUICK, ROOT, TINY
 
 SHORT = (
     *TINY,
-    *("phases.bootstrap=300", "phases.log=300", "phases.shadow=60", "phases.evaluate=128"),
+    *("phases.cold_start=300", "phases.log=300", "phases.shadow=60", "phases.evaluate=128"),
     *("report.resamples=20", "report.detail_requests=20"),
 )
 
@@ -40,7 +40,7 @@ def test_a_run_has_its_metrics_as_a_table_and_its_logs(example):
     assert frame.loc[("logloss", "expected_ctr")].isna()["lift"]  # the baseline
     log = study.log("evaluate-logloss")
     assert len(log) == 128 * 3 and {"request", "ad", "click", "charge_micros"} <= set(log.columns)
-    with pytest.raises(UserError, match="has no table 'evaluat'; it has: bootstrap"):
+    with pytest.raises(UserError, match="has no table 'evaluat'; it has: cold_start"):
         study.log("evaluat")
 
 
@@ -54,10 +54,10 @@ def test_a_what_if_is_a_table_of_both_sides(example):
     frame = answer.frame()
     assert set(frame["setting"]) == {"auction.reserve_cpc = 0.5", "auction.reserve_cpc = 0.9"}
     rpm = frame[frame["metric"] == "rpm"].iloc[0]
-    assert rpm["today"] == study.metrics["arms"]["logloss"]["rpm"]["value"]
-    assert rpm["difference"] == rpm["then"] - rpm["today"]
+    assert rpm["current"] == study.metrics["arms"]["logloss"]["rpm"]["value"]
+    assert rpm["difference"] == rpm["variant"] - rpm["current"]
     assert {path.name for path in answer.files} >= {"whatif.json", "whatif.html"}
-    assert list(answer.pairing().columns) == ["setting", "revenue", "times", "low", "high"]
+    assert list(answer.variance_reduction().columns) == ["setting", "revenue", "times", "low", "high"]
 
 
 def test_compared_runs_are_a_table_and_a_list_of_keys(example):
@@ -80,13 +80,13 @@ def test_nothing_is_printed(tmp_path, capsys, monkeypatch):
             "retrieval": {"size": 30}, "pre_ranking": {"size": 8, "model": "constant"},
             "ranking": {"model": "truth"}, "slots": 2,
         },
-        "phases": {"bootstrap": 0, "log": 0, "shadow": 0, "evaluate": 64},
-        "arms": {"today": {}, "wide": {"pre_ranking": {"size": 16}}},
+        "phases": {"cold_start": 0, "log": 0, "shadow": 0, "evaluate": 64},
+        "arms": {"production": {}, "wide": {"pre_ranking": {"size": 16}}},
         "report": {"resamples": 10, "detail_requests": 8},
     }  # fmt: skip
     study = run(minimal, out=tmp_path / "minimal", seed=5, workers=1)
     assert capsys.readouterr() == ("", "")
-    assert study.metrics["seed"] == 5 and set(study.metrics["arms"]) >= {"today", "wide"}
+    assert study.metrics["seed"] == 5 and set(study.metrics["arms"]) >= {"production", "wide"}
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,40 @@ def test_a_notebook_shows_a_table_and_trusts_no_name(tmp_path):
     assert "&lt;script&gt;" in shown and "<script>" not in shown and "&lt;b&gt;" in shown and "0.25" in shown
 
 
+def test_a_notebook_shows_verdict_lift_and_interval_first(tmp_path):
+    from answers.sweep import FOUR, findings
+    from answers.whatif import answer
+    from cascade_sim.api import SweepResult, TraceResult, WhatIfResult
+
+    asked = WhatIfResult({**answer((0.3, 0.9), (0.5, 1.1)), "run": "tiny", "seed": 3})
+    shown = asked._repr_html_()
+    assert shown.startswith(f"<p><b>{asked.headline()}</b></p>") and len(asked.headline()) > 10
+    assert asked.overview().columns[1] == "revenue per request, lift"
+    assert all(" % [" in text.replace("\u00a0", " ") for text in asked.overview().iloc[1:, 1])
+    swept = SweepResult(findings(FOUR))
+    assert swept.headline().startswith("Best in") and swept.overview().iloc[0, 1] == "reference"
+    stages = [{"stage": "retrieval", "rank": 3}]
+    ad = {"ad": 40, "advertiser": 7, "dropped_by": "pre_ranking", "stages": stages}
+    traced = TraceResult({"request": 1, "arm": "now", "win_set": [], "ad": ad})
+    assert traced.headline() == "Ad 40 of advertiser 7 was dropped by pre-ranking."
+    assert "retrieval" in traced._repr_html_()
+    page = TraceResult({"request": 1, "arm": "now", "win_set": [{"slot": 1}]})
+    assert page.headline() == "" and page._repr_html_().startswith("<p><b>Request 1 in arm now")
+
+
 def test_a_shipped_scenario_has_a_name_and_a_scenario_can_be_given_itself(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     quick = cascade_sim.load_scenario("quick", set=["cascade.slots=2"])
     assert (quick.name, quick.cascade.slots) == ("quick", 2)
     assert cascade_sim.load_scenario(quick) is quick
     assert cascade_sim.load_scenario(quick, seed=7).seed == 7
+    assert cascade_sim.load_scenario("scenarios/quick.yaml") == cascade_sim.load_scenario("quick")
+    own = tmp_path / "scenarios" / "quick.yaml"
+    own.parent.mkdir()
+    own.write_text(
+        "name: own\narms: {now: {}}\ncascade: {pre_ranking: {model: truth}, ranking: {model: truth}}\n"
+    )
+    assert cascade_sim.load_scenario("scenarios/quick.yaml").name == "own"
     with pytest.raises(UserError, match="scenarios/quick.yaml: no such file; did you mean 'quick'"):
         cascade_sim.load_scenario("elsewhere/scenarios/quick.yaml")
     with pytest.raises(UserError, match="quik: no such file; did you mean 'quick'"):

@@ -46,7 +46,7 @@ def test_the_example_writes_its_baseline_passes_and_fails_once_the_auction_earns
     scenario.write_text(scenario.read_text() + "auction: {reserve_cpc: 0.9}\n")
     moved = run(suite)
     moved.assert_outcomes(failed=1)
-    moved.stdout.fnmatch_lines(["*today*cpc*FAILED", "*FAILED: * metrics moved; the most: *"])
+    moved.stdout.fnmatch_lines(["*production*cpc*FAILED", "*FAILED: * metrics moved; the most: *"])
 
 
 @pytest.mark.drill
@@ -64,7 +64,11 @@ def no_run(*given, **options):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("today:", "todya:", "unknown arm 'today'; did you mean 'todya'? *leave it out with --arm*"),
+        (
+            "production:",
+            "prodution:",
+            "unknown arm 'production'; did you mean 'prodution'? *leave it out with --arm*",
+        ),
         ("users: 150", "users: 151", "world.users*"),
     ],
 )
@@ -83,11 +87,11 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_run(suite, monkey
 
 def test_a_baseline_of_an_arm_that_there_is_not_is_refused_before_anything_is_run(suite, monkeypatch):
     test = suite.path / "test_revenue.py"
-    test.write_text(test.read_text().replace("auction_revenue()", 'auction_revenue(arms="todya")'))
+    test.write_text(test.read_text().replace("auction_revenue()", 'auction_revenue(arms="prodution")'))
     monkeypatch.setattr("cascade_sim.regression.serving.measure_scenario", no_run)
     refused = run(suite, "--update-revenue-baseline")
     refused.assert_outcomes(failed=1)
-    refused.stdout.fnmatch_lines(["*--arm: unknown arm 'todya'; did you mean 'today'?*"])
+    refused.stdout.fnmatch_lines(["*--arm: unknown arm 'prodution'; did you mean 'production'?*"])
 
 
 def test_a_mark_without_the_fixture_is_refused_because_it_would_guard_nothing(pytester):
@@ -116,7 +120,10 @@ def test_a_fixture_that_is_never_called_fails_its_test(pytester):
     [
         ("auction_revenue()", "scenario is None; expected a path"),
         ("auction_revenue(scenari='x', against='y')", "unknown keyword 'scenari'; did you mean 'scenario'?"),
-        ("auction_revenue(scenario='x', against='y', fresh=-1)", "fresh is -1; expected an integer"),
+        (
+            "auction_revenue(scenario='x', against='y', traffic_sample=-1)",
+            "traffic_sample is -1; expected an integer",
+        ),
         ("auction_revenue(scenario='x', against='y', metrics=[1])", "expected a text or a list of them"),
     ],
 )

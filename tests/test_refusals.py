@@ -45,6 +45,7 @@ def refused(capsys, words):
     ],
     ids=["merged list", "merged numbers", "digits", "1e400", "nested", "long value", "long file"],
 )  # fmt: skip
+@pytest.mark.few(3)
 def test_a_scenario_that_nobody_means_is_refused_in_a_few_words(more, word, tmp_path, capsys):
     file = tmp_path / "odd.yaml"
     file.write_text(TEXT + more)
@@ -69,6 +70,7 @@ def test_long_words_lines_and_lists_of_problems_are_cut():
     assert sum(map(len, many)) < 25_000 and many[-1].startswith("… and ")
 
 
+@pytest.mark.drill
 def test_a_long_override_leaves_room_for_what_is_wrong_with_it(capsys):
     ones = ", ".join("1" * 20_000)
     assert main(["validate", str(QUICK), "--set", f"models.logloss.features=[{ones}]"]) == 2

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cascade_sim.agents.bidding import Bidder, Moment, Portfolio, number
+from cascade_sim.agents.bidding import Bidder, MarketTime, Portfolio, number
 
 
 class Fixed(Bidder):
@@ -13,7 +13,7 @@ class Fixed(Bidder):
         factor: share of the value that is bid, >= 0.
 
     >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
-    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> noon = MarketTime(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
     >>> Fixed(portfolio, factor=0.5).bids(noon).tolist()
     [0.2, 0.3]
     """
@@ -22,5 +22,5 @@ class Fixed(Bidder):
         super().__init__(portfolio)
         self.factor = number("factor", factor, 0.0)
 
-    def bids(self, moment: Moment) -> np.ndarray:
+    def bids(self, now: MarketTime) -> np.ndarray:
         return self.factor * self.payable

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cascade_sim.agents.bidding import Feedback, Moment, Portfolio, number, one_of
+from cascade_sim.agents.bidding import Feedback, MarketTime, Portfolio, number, one_of
 from cascade_sim.agents.day_plan import DayBidder
 
 EARLY = 0.05  # traffic share before which a day's spend is too little to project from
@@ -30,7 +30,7 @@ class Multiplier(DayBidder):
         max_lambda: upper bound of lambda, in (1, 1e6].
 
     >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
-    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> noon = MarketTime(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
     >>> Multiplier(portfolio).bids(noon).tolist()
     [0.4, 0.6]
     """
@@ -50,8 +50,8 @@ class Multiplier(DayBidder):
         self.last_log = np.zeros(self.n_advertisers)  # yesterday's mean ln lambda
         self.last_projected = np.full(self.n_advertisers, np.nan)  # yesterday's ln projected
 
-    def observe(self, feedback: Feedback, moment: Moment) -> None:
-        update = self.advance(feedback, moment)
+    def observe(self, feedback: Feedback, now: MarketTime) -> None:
+        update = self.advance(feedback, now)
         self.log_sum = self.log_sum + np.where(update.live, self.log_lambda * update.traffic, 0.0)
         lasted = np.maximum(np.minimum(self.dry_at, float(self.traffic)), 1e-9)
         projected = np.log(np.clip(self.spent / lasted, 1.0 / MAX_RATIO, MAX_RATIO))
@@ -62,7 +62,7 @@ class Multiplier(DayBidder):
             if self.every == "day":
                 self._move(projected, 1.0)
             self.log_sum = np.zeros(self.n_advertisers)
-            self.begin_day(feedback, moment)
+            self.begin_day(feedback, now)
 
     def _move(self, projected: np.ndarray, traffic: float) -> None:
         moved = self.log_lambda + self.step * traffic / self.elasticity * projected
@@ -81,5 +81,5 @@ class Multiplier(DayBidder):
         """What each advertiser divides its values by.  [m] >= 1"""
         return np.exp(self.log_lambda)
 
-    def bids(self, moment: Moment) -> np.ndarray:
+    def bids(self, now: MarketTime) -> np.ndarray:
         return self.payable / self.lambdas[self.owner]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cascade_sim.agents.bidding import Feedback, Moment, Portfolio, number
+from cascade_sim.agents.bidding import Feedback, MarketTime, Portfolio, number
 from cascade_sim.agents.day_plan import DayBidder, Step
 
 SURPRISE = 1.5  # standard deviations by which spend must lead the plan before a free bidder is paced
@@ -47,12 +47,12 @@ class PacedBidder(DayBidder):
         self.seen_clicks = np.zeros(self.n_advertisers)  # for clicks per budget; older days count less
         self.seen_spent = np.zeros(self.n_advertisers)
 
-    def observe(self, feedback: Feedback, moment: Moment) -> None:
-        step = self.advance(feedback, moment)
+    def observe(self, feedback: Feedback, now: MarketTime) -> None:
+        step = self.advance(feedback, now)
         self.learn(step, feedback)
         if step.ended:
             self._close_day()
-            self.begin_day(feedback, moment)
+            self.begin_day(feedback, now)
 
     def learn(self, step: Step, feedback: Feedback) -> None:
         """Move the level by what this update says of spend against the plan."""
@@ -86,7 +86,7 @@ class PacedBidder(DayBidder):
         """What each advertiser bids as a share of its value.  [m] in (0, 1]"""
         return np.exp(self.level)
 
-    def bids(self, moment: Moment) -> np.ndarray:
+    def bids(self, now: MarketTime) -> np.ndarray:
         return self.payable * self.multiplier()[self.owner]
 
 
@@ -103,7 +103,7 @@ class Adaptive(PacedBidder):
         max_mu: upper bound of mu, in (0, 1e6].
 
     >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
-    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> noon = MarketTime(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
     >>> Adaptive(portfolio).bids(noon).tolist()
     [0.4, 0.6]
     """
@@ -136,7 +136,7 @@ class Pid(PacedBidder):
         window: averaging window of the error, share of the day's traffic, in (0, 1].
 
     >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
-    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> noon = MarketTime(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
     >>> Pid(portfolio).bids(noon).tolist()
     [0.4, 0.6]
     """

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio, number
+from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, MarketTime, Portfolio, number
 
 
 class Shading(Bidder):
@@ -28,7 +28,7 @@ class Shading(Bidder):
         min_shade: lower bound of shade, in (0, 1].
 
     >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
-    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> noon = MarketTime(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
     >>> Shading(portfolio, dither=0.15).bids(noon).round(3).tolist()
     [0.34, 0.51]
     """
@@ -79,10 +79,10 @@ class Shading(Bidder):
             bits = bits ^ (bits >> shift)
         return bits & 1
 
-    def observe(self, feedback: Feedback, moment: Moment) -> None:
+    def observe(self, feedback: Feedback, now: MarketTime) -> None:
         row, who = self._is_full(), np.arange(self.n_advertisers)
-        passed = max(moment.time - float(self.time), 0.0) / self.memory
-        self.time = np.array(float(moment.time))
+        passed = max(now.time - float(self.time), 0.0) / self.memory
+        self.time = np.array(float(now.time))
         keep = np.exp(-passed)
         spend = np.asarray(feedback.spend_micros, dtype=np.float64) / MICROS
         per_click = spend / np.maximum(feedback.clicks, 1)
@@ -124,7 +124,7 @@ class Shading(Bidder):
         error = np.sqrt(of_win + of_cost) / span
         return np.where(known, slope, 0.0), error
 
-    def bids(self, moment: Moment) -> np.ndarray:
+    def bids(self, now: MarketTime) -> np.ndarray:
         lower = np.where(self._is_full() == 1, 1.0, 1.0 - self.dither)
         return self.payable * (np.exp(self.log_shade) * lower)[self.owner]
 

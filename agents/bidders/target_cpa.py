@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio, number
+from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, MarketTime, Portfolio, number
 
 
 class TargetCpa(Bidder):
@@ -27,7 +27,7 @@ class TargetCpa(Bidder):
         max_correction: upper bound of the correction and of its inverse, in (1, 1000].
 
     >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
-    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> noon = MarketTime(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
     >>> TargetCpa(portfolio, cpa=2.0).bids(noon).tolist()
     [0.2, 0.4]
     """
@@ -66,9 +66,9 @@ class TargetCpa(Bidder):
         self.scale = np.zeros(self.n_advertisers)
         self.time = np.array(0.0)
 
-    def observe(self, feedback: Feedback, moment: Moment) -> None:
-        seconds = max(moment.time - float(self.time), 0.0)
-        self.time = np.array(float(moment.time))
+    def observe(self, feedback: Feedback, now: MarketTime) -> None:
+        seconds = max(now.time - float(self.time), 0.0)
+        self.time = np.array(float(now.time))
         waiting = self.waiting + self.arriving * np.asarray(feedback.spend_micros, dtype=np.float64)
         due = waiting if self.delay == 0.0 else waiting * -np.expm1(-seconds / self.delay)
         self.waiting = waiting - due
@@ -77,5 +77,5 @@ class TargetCpa(Bidder):
         gain = self.k * (feedback.conversions * self.target - due) / np.where(size > 0.0, size, 1.0)
         self.log_correction = np.clip(self.log_correction + gain, -self.max_log, self.max_log)
 
-    def bids(self, moment: Moment) -> np.ndarray:
+    def bids(self, now: MarketTime) -> np.ndarray:
         return self.base * np.exp(self.log_correction)[self.owner]

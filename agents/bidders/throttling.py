@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cascade_sim.agents.bidding import Feedback, Moment, Portfolio, number
+from cascade_sim.agents.bidding import Feedback, MarketTime, Portfolio, number
 from cascade_sim.agents.day_plan import DayBidder
 
 
@@ -23,7 +23,7 @@ class Throttling(DayBidder):
         caution: z, in [0, 5].
 
     >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
-    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> noon = MarketTime(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
     >>> Throttling(portfolio).participation(noon).tolist()
     [1.0]
     """
@@ -43,8 +43,8 @@ class Throttling(DayBidder):
         self.seen_traffic = np.zeros(self.n_advertisers)
         self.seen_clicks = np.zeros(self.n_advertisers)
 
-    def observe(self, feedback: Feedback, moment: Moment) -> None:
-        step = self.advance(feedback, moment)
+    def observe(self, feedback: Feedback, now: MarketTime) -> None:
+        step = self.advance(feedback, now)
         # What is seen while a budget runs dry says little: it was spent in an unknown part of the update.
         learns = step.live & (self.spent < 1.0 - 1e-9)
         keep = np.where(learns, np.exp(-step.traffic / self.window), 1.0)
@@ -52,7 +52,7 @@ class Throttling(DayBidder):
         self.seen_traffic = keep * self.seen_traffic + np.where(learns, self.passing * step.traffic, 0.0)
         self.seen_clicks = keep * self.seen_clicks + np.where(learns, feedback.clicks, 0.0)
         if step.ended:
-            self.begin_day(feedback, moment)
+            self.begin_day(feedback, now)
         self.passing = self._pass_through()
 
     def _pass_through(self) -> np.ndarray:
@@ -63,5 +63,5 @@ class Throttling(DayBidder):
         passing = np.where(is_free, 1.0, pace / np.where(is_free, 1.0, rate))
         return np.where(self.has_budget, np.clip(passing, self.floor, 1.0), 0.0)
 
-    def participation(self, moment: Moment) -> np.ndarray:
+    def participation(self, now: MarketTime) -> np.ndarray:
         return self.passing.copy()

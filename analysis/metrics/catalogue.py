@@ -135,8 +135,9 @@ class Metric(Measure):
 
     @property
     def parts(self) -> tuple[str, str]:
-        """The two columns whose sums' ratio is the metric, factor and all; `with_factors` makes the first."""
-        return self.top if self.factor == 1 else f"{self.factor:g} {self.top}", self.bottom
+        """The two columns whose sums' ratio is the metric; `with_factors` makes the first, if it must."""
+        top = f"{self.top} - {self.less}" if self.less else self.top
+        return top if self.factor == 1 else f"{self.factor:g} {top}", self.bottom
 
     def split(self, sums: Mapping[str, Any]) -> tuple[Any, Any]:
         """Numerator and denominator, without the factor, from numbers or arrays by column."""
@@ -166,16 +167,16 @@ def ratio_parts(metrics: Iterable[Metric], *, of_corpus: bool = False) -> dict[s
 
 
 def with_factors(columns: Mapping[str, Floats]) -> dict[str, Floats]:
-    """The columns of requests, and beside them the numerators of metrics that have a factor.
+    """The columns of requests, and beside them the numerators of metrics that have a factor or a difference.
 
-    Multiplied request by request: sums are resampled exactly, and what is multiplied later would round.
+    Computed request by request: sums are resampled exactly, and what is multiplied later would round.
     """
-    scaled = {
-        metric.parts[0]: metric.factor * columns[metric.top]
-        for metric in ARM_MEASURES.values()
-        if metric.factor != 1 and metric.top in columns
-    }
-    return {**columns, **scaled}
+    made = {}
+    for metric in ARM_MEASURES.values():
+        if metric.parts[0] != metric.top and {metric.top, metric.less or metric.top} <= columns.keys():
+            top = columns[metric.top] - columns[metric.less] if metric.less else columns[metric.top]
+            made[metric.parts[0]] = metric.factor * top
+    return {**columns, **made}
 
 
 def _of_payments(function: Callable[[Floats, Floats], Floats]) -> Callable[[Floats], Floats]:
@@ -274,7 +275,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
     ),
     Metric(
         name="ctr",
-        label="CTR, clicked",
+        label="CTR, realised",
         unit="percent",
         meaning="Clicks divided by impressions, as drawn in this simulation.",
         decimals=2,
@@ -293,7 +294,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
     ),
     Metric(
         name="rpm",
-        label="RPM, clicked",
+        label="RPM, realised",
         unit="money",
         meaning="Revenue per 1,000 impressions, from the clicks drawn.",
         top="revenue",
@@ -311,7 +312,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
     ),
     Metric(
         name="revenue_per_request",
-        label="Revenue per request, clicked",
+        label="Revenue per request, realised",
         unit="money",
         meaning="Revenue divided by requests, from the clicks drawn.",
         top="revenue",
@@ -350,7 +351,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
     ),
     Metric(
         name="cpc_error_irreducible",
-        label="CPC error, floor",
+        label="CPC error, irreducible",
         unit="percent",
         meaning="The CPC error that would be left on the same ranked list if every feature were used "
         "perfectly: what no model can predict, the noise of each user and ad. Only the part of the CPC error "
@@ -385,7 +386,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
     ),
     Metric(
         name="payment_error_vs_oracle",
-        label="Payment error",
+        label="Payment error vs oracle",
         unit="percent",
         meaning="Sum over advertisers of how far their payments are from those under an oracle cascade, "
         "as a share of the latter. 0 is perfect. Chance counts as error, so it falls with more requests: "
@@ -409,10 +410,10 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         rises_with_noise=True,
     ),
     Metric(
-        name="welfare",
-        label="Welfare vs oracle",
+        name="welfare_efficiency",
+        label="Welfare efficiency",
         unit="percent",
-        meaning="Value created for advertisers, as a share of an oracle cascade's.",
+        meaning="Value created for advertisers, as a share of the oracle cascade's welfare.",
         decimals=1,
         top="welfare",
         bottom="oracle_welfare",
@@ -426,19 +427,6 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         top="expected_revenue",
         bottom="oracle_revenue",
     ),
-)
-
-# Beside them where pages are looked at again: in what-ifs, and in runs that are compared by their logs.
-PAGE_MEASURES: dict[str, Metric] = by_name(
-    Metric(
-        name="fill_rate",
-        label="Slots filled",
-        unit="percent",
-        meaning="Share of the page's slots that show an ad.",
-        decimals=1,
-        top="impressions",
-        bottom="slots",
-    ),
     Metric(
         name="impressions_per_request",
         label="Ads shown per request",
@@ -446,6 +434,37 @@ PAGE_MEASURES: dict[str, Metric] = by_name(
         meaning="Impressions divided by requests.",
         top="impressions",
         bottom="requests",
+    ),
+    Metric(
+        name="expected_clicks_per_request",
+        label="Clicks per request, expected",
+        unit="number",
+        meaning="True click probabilities of the ads shown, summed over the page and divided by requests.",
+        top="expected_clicks",
+        bottom="requests",
+    ),
+    Metric(
+        name="surplus_per_request",
+        label="Surplus per request",
+        unit="money",
+        meaning="What expected clicks are worth to advertisers, at the bids of the baseline's ranking stage, "
+        "less what they pay for them, divided by requests.",
+        top="welfare",
+        less="expected_revenue",
+        bottom="requests",
+    ),
+)
+
+# Beside them where pages are looked at again: in what-ifs, and in runs that are compared by their logs.
+PAGE_MEASURES: dict[str, Metric] = by_name(
+    Metric(
+        name="fill_rate",
+        label="Fill rate",
+        unit="percent",
+        meaning="Share of the page's slots that show an ad.",
+        decimals=1,
+        top="impressions",
+        bottom="slots",
     ),
     Metric(
         name="conversions_per_request",
@@ -533,7 +552,7 @@ REPLAY_MEASURES: dict[str, Metric] = by_name(
 # conversions and surplus are totals there, and are compared by request, since arms may meet unequally many.
 MARKET_MEASURES: dict[str, Metric] = by_name(
     ARM_MEASURES["revenue_per_request"],
-    replace(PAGE_MEASURES["impressions_per_request"], name="impressions"),
+    replace(ARM_MEASURES["impressions_per_request"], name="impressions"),
     ARM_MEASURES["ctr"],
     replace(ARM_MEASURES["cpc"], bottom="charged_clicks"),
     ARM_MEASURES["rpm"],

@@ -4,7 +4,7 @@ request.
 Moving the centre of the noise (`gradient.parameter_weights`) answers another question: the same noise around
 another value. Where the response bends within the noise the two differ, even in sign. Here each request i has
 its draws z_i [P] (standard normal, one per jittered parameter), and the launch lies at z*; u_i = z_i − z*.
-All jittered parameters are fixed: those that the launch leaves alone at today's values, which are z = 0.
+All jittered parameters are fixed: those that the launch leaves alone at the current values, which are z = 0.
 
     local_linear   mean(v*) + Σ l_i (r_i − v*_i)     the rewards alone, the forecast v* cutting noise only
     local_dr       mean(v*) + Σ l_i (r_i − q_i)      corrected by what the platform's model says of the bend
@@ -24,32 +24,33 @@ Bandwidth h, one per parameter: of a fixed ladder the one with the shortest inte
 expected, were the bias three times its bound: so that the noise, which the log shows, outweighs what the
 model must be trusted for. The choice looks at forecasts and draws; of rewards only their spread enters.
 
-Lift: over today's values, fixed and estimated in the same way with the same h from the same requests, whose
-noise both share: ψ = (ψ* − (V* / V⁰) ψ⁰) / V⁰. Serving the requests again at both settings finds the same.
+Lift: over the current values, fixed and estimated in the same way with the same h from the same requests,
+whose noise both share: ψ = (ψ* − (V* / V⁰) ψ⁰) / V⁰. Serving the requests again at both settings finds the
+same.
 
 When a log cannot say (verdict "refuse"):
 
-    support     fewer than 1 % of its requests, or 30, lie beyond the launch as seen from today's value
+    support     fewer than 1 % of its requests, or 30, lie beyond the launch as seen from the current value
     ESS         1 / Σ l² < 100: so many requests served at the launch itself would say as much
     bias        the bound exceeds two standard errors; above one: warns
     bend        half the bandwidth gives another answer, by more than noise (99.9 %) and bounds allow: the
                 log contradicts the model's bend; warns at 95 %
 
 Rewards that are highest at z = 0 and fall to either side; the model is 20 % too high. The jittered log earns
-less than today's value does; the launch, a little away from it, loses:
+less than the current value does; the launch, a little away from it, loses:
 
 >>> z = np.linspace(-2.5, 2.5, 4001)[:, None]
 >>> curve = np.exp(-z[:, 0] ** 2)
->>> at, today = np.full(4001, np.exp(-0.25)), np.ones(4001)
+>>> at, current = np.full(4001, np.exp(-0.25)), np.ones(4001)
 >>> parameter = JitteredParameter("the parameter", "its noise", sigma=0.3, at=0.5)
->>> found = launches(curve, z, [parameter], 1.2 * curve, 1.2 * at, 1.2 * today)["local_dr"]
->>> round(float(curve.mean()), 2), round(found.today.value, 2), round(found.lift.value, 2)
+>>> found = launches(curve, z, [parameter], 1.2 * curve, 1.2 * at, 1.2 * current)["local_dr"]
+>>> round(float(curve.mean()), 2), round(found.current.value, 2), round(found.lift.value, 2)
 (0.35, 1.0, -0.22)
 
 A launch that the noise never reached has no answer:
 
 >>> far = JitteredParameter("the parameter", "its noise", sigma=0.3, at=3.0)
->>> launches(curve, z, [far], 1.2 * curve, 1.2 * at, 1.2 * today)["local_dr"].diagnostics.verdict
+>>> launches(curve, z, [far], 1.2 * curve, 1.2 * at, 1.2 * current)["local_dr"].diagnostics.verdict
 'refuse'
 """
 
@@ -74,7 +75,7 @@ CAUTION = 3.0  # times the bound, where a bandwidth is chosen
 MIN_ESS = 100.0
 MIN_BEYOND, MIN_SHARE_BEYOND = 30, 0.01
 MIN_INSIDE = 10  # requests per coefficient of the line: fewer are no fit
-REACH = 2.0  # standard deviations from today's value within which a log can be asked comfortably
+REACH = 2.0  # standard deviations from the current value within which a log can be asked comfortably
 # estimator -> how much of the model's miss B may remain
 LAUNCH_ESTIMATORS = {"local_linear": 1.0 + MODEL_OFF, "local_dr": MODEL_OFF}
 
@@ -83,7 +84,7 @@ LAUNCH_ESTIMATORS = {"local_linear": 1.0 + MODEL_OFF, "local_dr": MODEL_OFF}
 class JitteredParameter:
     """A jittered parameter: its name, the setting and size of its noise, and where the launch puts it.
 
-    at: in standard deviations of the noise from today's value.
+    at: in standard deviations of the noise from the current value.
     """
 
     name: str
@@ -96,13 +97,13 @@ class JitteredParameter:
 class LaunchEstimate(OffPolicyEstimate):
     """A launch's mean reward per request; its interval holds the bias bound as well as the noise.
 
-    bias: the bound. today: today's values fixed, by the same fit. lift: value over today's − 1, its own bound
-    in lift_bias. bandwidth: h by parameter, in standard deviations of the noise; inside: requests in the
-    kernel.
+    bias: the bound. current: the current values fixed, by the same fit. lift: value over the current − 1, its
+    own bound in lift_bias. bandwidth: h by parameter, in standard deviations of the noise; inside: requests
+    in the kernel.
     """
 
     bias: float | None
-    today: OffPolicyEstimate
+    current: OffPolicyEstimate
     lift: OffPolicyEstimate
     lift_bias: float | None
     bandwidth: tuple[float, ...] | None
@@ -125,31 +126,31 @@ class _Rung:
     """A bandwidth tried: what it makes of the noise and of the model's forecasts."""
 
     bandwidth: tuple[float, ...]
-    spread: float  # of what is planned (lift times today's value, or the value): sqrt(Σ weights²)
+    spread: float  # of what is planned (lift times the current value, or the value): sqrt(Σ weights²)
     planned_miss: float  # of the same
     miss: float  # largest |B| at the launch, of this and of narrower kernels
-    miss_today: float
+    miss_current: float
 
 
 @dataclass(frozen=True)
 class _Log:
-    """The columns of a log [R], draws [P, R]; forecasts at the launch and at today's values."""
+    """The columns of a log [R], draws [P, R]; forecasts at the launch and at the current values."""
 
     reward: Floats
     z: Floats
     at: Floats  # [P]
     logged: Floats
     target: Floats
-    today: Floats
+    current: Floats
 
     @property
     def ratio(self) -> float:
-        """The launch over today's values, as the model has it."""
-        below = float(self.today.mean())
+        """The launch over the current values, as the model has it."""
+        below = float(self.current.mean())
         return float(self.target.mean()) / below if below else 1.0
 
     @property
-    def is_today(self) -> bool:
+    def is_current(self) -> bool:
         """Whether the launch changes nothing but that the noise ends."""
         return not self.at.any()
 
@@ -160,15 +161,15 @@ def launches(
     parameters: Sequence[JitteredParameter],
     predicted_logged: ArrayLike,
     predicted_target: ArrayLike,
-    predicted_today: ArrayLike,
+    predicted_current: ArrayLike,
     *,
     clusters: ArrayLike | None = None,
 ) -> dict[str, LaunchEstimate]:
     """The launch of `parameters` by each of LAUNCH_ESTIMATORS.  z: [R, P], as parameters; the other columns:
     [R]
 
-    predicted_logged: the model's forecast of what was shown; predicted_target, predicted_today: of what would
-    have been shown at the launch, and at today's values without noise.
+    predicted_logged: the model's forecast of what was shown; predicted_target, predicted_current: of what
+    would have been shown at the launch, and at the current values without noise.
     """
     r = column(reward, "reward")
     draws = np.asarray(z, np.float64)
@@ -184,7 +185,7 @@ def launches(
         np.array([parameter.at for parameter in parameters]),
         column(predicted_logged, "predicted_logged", len(r)),
         column(predicted_target, "predicted_target", len(r)),
-        column(predicted_today, "predicted_today", len(r)),
+        column(predicted_current, "predicted_current", len(r)),
     )
     support = _support_findings(log, parameters)
     rungs = [] if any(verdict == "refuse" for verdict, _ in support) else list(_rungs(log))
@@ -201,22 +202,28 @@ def _launch(
             support = [*support, ("refuse", _too_few(n, 0.0))]
         nothing = OffPolicyEstimate(name, None, None, None, None, without_weights(n).with_findings(support))
         return LaunchEstimate(
-            **vars(nothing), bias=None, today=nothing, lift=nothing, lift_bias=None, bandwidth=None, inside=0
+            **vars(nothing),
+            bias=None,
+            current=nothing,
+            lift=nothing,
+            lift_bias=None,
+            bandwidth=None,
+            inside=0,
         )
     trust = LAUNCH_ESTIMATORS[name]
     value, psi, fit = _value(name, log, log.at, log.target, rung.bandwidth)
-    start, start_psi, start_fit = _value(name, log, np.zeros_like(log.at), log.today, rung.bandwidth)
-    bias, start_bias = trust * rung.miss, trust * rung.miss_today
+    start, start_psi, start_fit = _value(name, log, np.zeros_like(log.at), log.current, rung.bandwidth)
+    bias, start_bias = trust * rung.miss, trust * rung.miss_current
     bend = _bend_finding(name, log, rung, rungs, value, psi, clusters)
     judged = _judged(fit, n).with_findings([*support, bend])
     own = _estimate(name, value, psi, bias, judged, log.reward, clusters)
-    today = _estimate(name, start, start_psi, start_bias, _judged(start_fit, n), log.reward, clusters)
+    current = _estimate(name, start, start_psi, start_bias, _judged(start_fit, n), log.reward, clusters)
     ratio = value / start if start else math.nan
-    lift_psi = np.zeros(n) if log.is_today or not start else (psi - ratio * start_psi) / start
-    lift_bias = 0.0 if log.is_today or not start else (bias + abs(ratio) * start_bias) / abs(start)
+    lift_psi = np.zeros(n) if log.is_current or not start else (psi - ratio * start_psi) / start
+    lift_bias = 0.0 if log.is_current or not start else (bias + abs(ratio) * start_bias) / abs(start)
     findings = [
-        (today.diagnostics.verdict, f"today's values: {today.diagnostics.reason}"),
-        ratio_finding(start, start_psi, clusters, "reward at today's values"),
+        (current.diagnostics.verdict, f"the current values: {current.diagnostics.reason}"),
+        ratio_finding(start, start_psi, clusters, "reward at the current values"),
     ]
     lift = _estimate(
         name, ratio - 1, lift_psi, lift_bias, judged.with_findings(findings), log.reward, clusters
@@ -224,7 +231,7 @@ def _launch(
     return LaunchEstimate(
         **vars(own),
         bias=bias,
-        today=today,
+        current=current,
         lift=lift,
         lift_bias=lift_bias,
         bandwidth=rung.bandwidth,
@@ -262,17 +269,17 @@ def _critical(bias: Floats) -> Floats:
 
 
 def _rungs(log: _Log) -> Iterator[_Rung]:
-    """Every bandwidth of the ladder whose kernels, at the launch and at today's values, hold enough."""
+    """Every bandwidth of the ladder whose kernels, at the launch and at the current values, hold enough."""
     zero = np.zeros_like(log.at)
     misses: dict[tuple[float, ...], tuple[float, float]] = {}
     for bandwidth in product(LADDER, repeat=len(log.at)):
         fit = _fit(log.z, log.at, bandwidth)
-        start = fit if log.is_today else _fit(log.z, zero, bandwidth)
+        start = fit if log.is_current else _fit(log.z, zero, bandwidth)
         if fit is None or start is None or max(_square(fit), _square(start)) * MIN_ESS > 1:
             continue
         misses[bandwidth] = (
             abs(float(fit.weights @ (log.logged - log.target)[fit.rows])),
-            abs(float(start.weights @ (log.logged - log.today)[start.rows])),
+            abs(float(start.weights @ (log.logged - log.current)[start.rows])),
         )
         narrower = [
             miss
@@ -281,13 +288,13 @@ def _rungs(log: _Log) -> Iterator[_Rung]:
         ]
         planned = np.zeros(len(log.reward))
         planned[fit.rows] = fit.weights
-        if not log.is_today:
+        if not log.is_current:
             planned[start.rows] -= log.ratio * start.weights
         there, here = (max(miss[i] for miss in narrower) for i in (0, 1))
         yield _Rung(
             bandwidth,
             math.sqrt(float(planned @ planned)),
-            there if log.is_today else there + abs(log.ratio) * here,
+            there if log.is_current else there + abs(log.ratio) * here,
             there,
             here,
         )
@@ -385,7 +392,7 @@ def _support_findings(log: _Log, parameters: Sequence[JitteredParameter]) -> lis
         text = (
             f"exploration is missing: the launch puts {parameter.name} {abs(parameter.at):.2g} standard "
             "deviations of "
-            f"its noise from today's value, and {beyond} of {n} requests lie beyond it, fewer than "
+            f"its noise from the current value, and {beyond} of {n} requests lie beyond it, fewer than "
             f"{max(MIN_BEYOND, math.ceil(MIN_SHARE_BEYOND * n))}; "
         )
         text += (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, REPLAY_MEASURES, Measure, is_reference
+from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, Measure, is_reference
+from cascade_sim.analysis.report.guardrails import Change, changes, guardrail_words, worse, worse_clause
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
 from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, percent_text
@@ -23,8 +24,8 @@ def judged_arms(comparison: Mapping[str, Any]) -> list[str]:
 
 
 def compare_verdict(comparison: Mapping[str, Any]) -> list[str]:
-    """What it comes to, the first sentence as a headline: identical; or what moved most, and whether it is
-    told apart; or not comparable.
+    """What it comes to, the first sentence as a headline: identical; or revenue per request of the arm that
+    matters, and its guardrails; or not comparable. Never the largest of many changes.
     """
     arms = judged_arms(comparison)
     if not arms:
@@ -45,48 +46,86 @@ def compare_verdict(comparison: Mapping[str, Any]) -> list[str]:
             f"Not comparable as they stand: {what} {'differs' if len(apart) == 1 else 'differ'}, so the runs "
             "met other requests, and a difference is not the arms' alone."
         ]
-    return start + _moved_most(comparison, moved or arms)
+    return [*start, *_revenue_words(comparison, arms), *_training_words(comparison)]
 
 
-def _moved_most(comparison: Mapping[str, Any], arms: Sequence[str]) -> list[str]:
-    """The arm whose revenue moved most, and the measure that did where it is another one."""
-    lifts = {
-        (arm, name): estimate(entry["lift"])
-        for arm in arms
-        for name, entry in comparison["arms"][arm].items()
-        if name in MEASURES
-        and name not in REPLAY_MEASURES  # how like the log is no aim
-        and not MEASURES[name].is_signed_or_near_zero
-        and is_shared(entry)
-    }
-    lifts = {key: lift for key, lift in lifts.items() if lift.value is not None}
-    if not lifts:
-        return ["What differs has no lift: see the table."]
-    revenues = {key: lift for key, lift in lifts.items() if key[1] == REVENUE}
-    top = max(lifts, key=lambda key: (_is_told(lifts[key]), abs(lifts[key].value or 0.0)))
-    chosen = f", the largest of {len(lifts):,} lifts" if len(lifts) > 1 else ""
-    if not revenues:
-        return [f"What moved most is {_what(*top)}: {_reading(lifts[top])}{chosen}."]
-    lead = max(revenues, key=lambda key: abs(revenues[key].value or 0.0))
-    most = " most" if len(arms) > 1 else ""
-    if revenues[lead].value == 0.0:
-        said = [f"{MEASURES[REVENUE].label}, did not move."]
+def lead_arm(comparison: Mapping[str, Any]) -> str:
+    """The arm that a verdict leads with: recommended by both runs, else their baseline, else the first."""
+    lead = (comparison.get("lead") or {}).get("arm")
+    return str(lead if lead in comparison["arms"] else judged_arms(comparison)[0])
+
+
+def lead_changes(comparison: Mapping[str, Any]) -> list[Change]:
+    """The guardrails of that arm."""
+    table = comparison["arms"][lead_arm(comparison)]
+    shared = {name: entry for name, entry in table.items() if is_shared(entry)}
+    return changes(
+        lambda name: estimate((shared.get(name) or {}).get("lift")),
+        lambda name: estimate((shared.get(name) or {}).get("before")),
+    )
+
+
+def revenue_change(comparison: Mapping[str, Any], arm: str) -> tuple[str, Estimate]:
+    """The measure of revenue per request that both runs have of an arm, and its lift; empty without one."""
+    for name in (REVENUE, "revenue_per_request"):
+        entry = comparison["arms"][arm].get(name)
+        if entry and is_shared(entry) and estimate(entry["lift"]).value is not None:
+            return name, estimate(entry["lift"])
+    return "", Estimate()
+
+
+def _revenue_words(comparison: Mapping[str, Any], arms: Sequence[str]) -> list[str]:
+    """Revenue per request of the arm that matters with what gets worse, then how many other arms changed."""
+    arm = lead_arm(comparison)
+    name, lift = revenue_change(comparison, arm)
+    if not name:
+        return [f"Arm {arm} has no revenue per request in both runs: see the table."]
+    found = lead_changes(comparison)
+    costs = worse_clause(found)
+    if is_identical(comparison["arms"][arm]) or lift.value == 0.0:
+        said = [f"Revenue per request of {arm} is the same{costs}."]
+    elif _is_significant(lift):
+        said = [f"Revenue per request of {arm}: {percent_text(lift)}{costs}."]
     else:
-        said = [f"{MEASURES[REVENUE].label}, moved{most} in arm {lead[0]}: {_reading(revenues[lead])}."]
-    if top != lead and lifts[top].value != 0.0:
-        said.append(f"What moved most of all is {_what(*top)}: {_reading(lifts[top])}{chosen}.")
+        said = [f"Revenue per request of {arm}: no significant change, {percent_text(lift)}{costs}."]
+    why = (comparison.get("lead") or {}).get("why")
+    rows = [f"{arm} is {'the arm ' * (why != 'baseline of both runs')}{why}"] if why and len(arms) > 1 else []
+    others = {other: revenue_change(comparison, other)[1] for other in arms if other != arm}
+    known = [lift for lift in others.values() if lift.value is not None]
+    if known:
+        n = sum(_is_significant(lift) for lift in known)
+        of = f"{n} of {len(known)} other {'arms' if len(known) > 1 else 'arm'}"
+        rows.append(f"{of} changed significantly")
+    if rows:
+        text = "; ".join(rows)
+        said.append(f"{text[0].upper() if not why else text[0]}{text[1:]} (5 %, unadjusted).")
+    if worse(found):
+        said.append(guardrail_words(found, comparison["other"]))
     return said
 
 
-def _what(arm: str, metric: str) -> str:
-    return f"{MEASURES.get(metric, Measure(metric, 'number', '')).label} in arm {arm}"
+def _training_words(comparison: Mapping[str, Any]) -> list[str]:
+    """Whether models were trained again between the runs; empty where it is not known."""
+    trained = comparison.get("trained_again")
+    if trained is None:
+        return []
+    again = [name for name, differs in trained.items() if differs]
+    if not trained:
+        return ["No trained model is in both runs."]
+    if not again:
+        return [f"Models have the same weights in both runs ({listed(list(trained))})."]
+    of = f"all {len(again)}" if len(again) == len(trained) else f"{len(again)} of {len(trained)}"
+    which = f": {listed(again)}" if len(again) <= MAX_MODELS else ""
+    return [
+        f"Models were trained again: {of} have other weights{which}. Differences "
+        "include what they learned anew."
+    ]
 
 
-def _reading(lift: Estimate) -> str:
-    return f"{percent_text(lift)}, {'' if _is_told(lift) else 'not '}told apart from no change"
+MAX_MODELS = 6  # named in a sentence
 
 
-def _is_told(lift: Estimate) -> bool:
+def _is_significant(lift: Estimate) -> bool:
     return lift.is_above_zero or lift.is_below_zero
 
 

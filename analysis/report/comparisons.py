@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import reference_arms
+from cascade_sim.analysis.metrics.catalogue import is_reference, reference_arms
 from cascade_sim.analysis.statistics.estimates import Estimate, arm_lift, estimate
 
 
 def lift_measure(metrics: Mapping[str, Any], measure: str) -> str:
-    """`expected_` + measure where any arm has a lift of it, else the clicked measure."""
+    """`expected_` + measure where any arm has a lift of it, else the realised measure."""
     expected = f"expected_{measure}"
     has_expected = any(arm_lift(metrics, arm, expected).value is not None for arm in metrics["arms"])
     return expected if has_expected else measure
@@ -26,12 +26,12 @@ def revenue_lift(metrics: Mapping[str, Any], arm: str) -> Estimate:
 
 
 def rpm_lift(metrics: Mapping[str, Any], arm: str) -> Estimate:
-    """The lift of expected RPM where known, else of the clicked RPM."""
+    """The lift of expected RPM where known, else of the realised RPM."""
     return arm_lift(metrics, arm, lift_measure(metrics, "rpm"))
 
 
 def ctr_lift(metrics: Mapping[str, Any], arm: str) -> Estimate:
-    """The lift of expected CTR where known, else of the clicked CTR."""
+    """The lift of expected CTR where known, else of the realised CTR."""
     return arm_lift(metrics, arm, lift_measure(metrics, "ctr"))
 
 
@@ -44,10 +44,21 @@ def contrast(metrics: Mapping[str, Any], arm: str, rival: str) -> Estimate:
     return estimate(measures.get(measure))
 
 
-def ordered_arms(metrics: Mapping[str, Any]) -> list[str]:
-    """Arms by revenue per request, best first, the baseline at its own 0; reference arms after all others."""
+def is_about_pre_ranking(metrics: Mapping[str, Any]) -> bool:
+    """Whether arms differ in pre-ranking, as far as is known (`arm_changes`: a line per key that differs).
 
-    references = reference_arms(metrics)
+    Else nothing is said of pre-ranking: a study of pricing rules is not about the ranker's order.
+    """
+    differ = [line for lines in (metrics.get("arm_changes") or {}).values() for line in lines]
+    return not differ or any(line.startswith(("pre_ranking", "cascade.pre_ranking")) for line in differ)
+
+
+def ordered_arms(metrics: Mapping[str, Any]) -> list[str]:
+    """Arms by revenue per request, best first, the baseline at its own 0; reference arms after all others.
+
+    The engine's own reference arms differ in pre-ranking: a study of something else does not show them.
+    """
+    references, shows_all = reference_arms(metrics), is_about_pre_ranking(metrics)
 
     def place(arm: str) -> tuple[bool, float, str]:
         lift = 0.0 if arm == metrics["baseline"] else revenue_lift(metrics, arm).value
@@ -57,7 +68,10 @@ def ordered_arms(metrics: Mapping[str, Any]) -> list[str]:
             arm,
         )
 
-    return sorted(metrics["arms"], key=place)
+    shown = [
+        arm for arm in metrics["arms"] if shows_all or not is_reference(arm) or arm == metrics["baseline"]
+    ]
+    return sorted(shown, key=place)
 
 
 def candidates(metrics: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the numbers say, in words: which arm to ship, what a simpler change would bring, where money is lost.
+"""What the numbers say, in words: which arm to ship, what a simpler change would bring, where value is lost.
 
 Every sentence is computed from metrics.json; where the data do not decide, the sentence says so. An arm is
 shipped only if its 95 % interval of revenue per request lies above the baseline's, and alone only if it is
@@ -17,9 +17,15 @@ from cascade_sim.analysis.report.comparisons import (
     candidates,
     contrast,
     ctr_lift,
-    lift_measure,
+    is_about_pre_ranking,
     revenue_lift,
     rpm_lift,
+)
+from cascade_sim.analysis.report.guardrails import (
+    arm_changes_of,
+    guardrail_words,
+    worse,
+    worse_clause,
 )
 from cascade_sim.analysis.report.market_verdict import denied_by_the_market, under_budgets
 from cascade_sim.analysis.report.sections.whatif import what_if_words
@@ -28,7 +34,6 @@ from cascade_sim.analysis.report.ties import more_data, tie_breakers, tied_with
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
-    arm_value,
     estimate,
     number_text,
     percent_text,
@@ -62,10 +67,11 @@ SIMPLER_IN_LAST_STEP = {
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The arms to ship, any of them: none where no arm is clearly better than the baseline; and why.
+    """The arms to ship, any of them: none where no arm is significantly better than the baseline; and why.
 
-    `gain`: what they bring, in numbers, which a page has in tiles; empty without an arm to ship. `findings`:
-    reference arms that pay. `notes`: how to read the intervals.
+    `gain`: what they bring, in numbers, which a page has in tiles; empty without an arm to ship.
+    `guardrails`: what users and advertisers get. `findings`: reference arms that pay. `notes`: how to read
+    the intervals.
     """
 
     arms: tuple[str, ...]
@@ -75,6 +81,7 @@ class Recommendation:
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     gain: str = ""
+    guardrails: list[str] = field(default_factory=list)
 
     @property
     def arm(self) -> str | None:
@@ -98,10 +105,10 @@ def decide(metrics: Mapping[str, Any]) -> Recommendation:
     if len(tied) > 1:
         return _ship_any(metrics, tied, contenders, warnings)
     best = tied[0]
-    ahead = [arm for arm in SIMPLER if contrast(metrics, best, arm).is_below_zero]
+    ahead = [arm for arm in _simpler(metrics) if contrast(metrics, best, arm).is_below_zero]
     return Recommendation(
         (best,),
-        f"Ship {best}{_but(ahead)}.",
+        f"Ship {best}{_but(ahead)}{worse_clause(arm_changes_of(metrics, best))}.",
         [
             *rivals(metrics, best, contenders),
             *ceiling(metrics, best),
@@ -111,7 +118,15 @@ def decide(metrics: Mapping[str, Any]) -> Recommendation:
         [*trade_offs(metrics, best), *under_budgets(metrics, best), *warnings],
         comparison_notes(metrics),
         f"Against {metrics['baseline']} it brings {_gain(metrics, best)}; {BRACKETS}.",
+        [guardrail_words(arm_changes_of(metrics, best), best)],
     )
+
+
+def _simpler(metrics: Mapping[str, Any]) -> Mapping[str, tuple[str, str]]:
+    """The simpler changes of pre-ranking that a study may speak of: none where it is about something else."""
+    if not is_about_pre_ranking(metrics):
+        return {}
+    return SIMPLER_IN_LAST_STEP if steps_of(metrics) else SIMPLER
 
 
 def _but(simpler: list[str]) -> str:
@@ -134,15 +149,22 @@ def _gain(metrics: Mapping[str, Any], arm: str) -> str:
 def _ship_any(
     metrics: Mapping[str, Any], tied: list[str], contenders: list[str], warnings: list[str]
 ) -> Recommendation:
-    """Several arms are clearly better than the baseline, and the best of them is not told from the others."""
+    """Several arms are significantly better than the baseline, and do not differ significantly."""
     ahead = [
-        arm for arm in SIMPLER if all(contrast(metrics, own, arm).is_below_zero for own in tied)
+        arm for arm in _simpler(metrics) if all(contrast(metrics, own, arm).is_below_zero for own in tied)
     ]  # of every one of them
     names = f"{', '.join(tied[:-1])} or {tied[-1]}" if len(tied) <= MAX_NAMED else f"any of {len(tied)} arms"
     gains = [f"{percent_text(revenue_lift(metrics, arm))} with {arm}" for arm in tied[:MAX_RIVALS]]
+    found = {arm: arm_changes_of(metrics, arm) for arm in tied}
+    costly = [arm for arm in tied if worse(found[arm])]
+    clause = ""
+    if costly:
+        clause = (
+            f"; guardrails get worse with {listed(costly) if len(costly) < len(tied) else 'each of them'}"
+        )
     return Recommendation(
         tuple(tied),
-        f"Ship {names}: nothing separates them{_but(ahead)}.",
+        f"Ship {names}: no significant difference between them{_but(ahead)}{clause}.",
         [
             *rivals(metrics, tied[0], contenders),
             *tie_breakers(metrics, tied),
@@ -157,6 +179,8 @@ def _ship_any(
         ],
         comparison_notes(metrics),
         f"Revenue per request changes against {metrics['baseline']} by {listed(gains)}; {BRACKETS}.",
+        [guardrail_words(found[arm], arm) for arm in costly[:MAX_RIVALS]]
+        or [guardrail_words(found[tied[0]], "any of them")],
     )
 
 
@@ -165,7 +189,7 @@ def _nothing_to_compare(metrics: Mapping[str, Any], warnings: list[str]) -> Reco
     baseline = metrics["baseline"]
     others = [arm for arm in metrics["arms"] if arm != baseline and not is_reference(arm)]
     headline = f"No other arm to compare with {baseline}."
-    reason = "Add a second arm to the scenario to learn whether another pre-ranking stage earns more."
+    reason = "Add a second arm to the scenario to compare it with."
     if others:
         headline = f"No arm can be compared with {baseline}."
         reason = f"The lift of revenue per request is undefined for {listed(others)}."
@@ -183,8 +207,8 @@ def _keep_the_baseline(
     baseline, best = metrics["baseline"], contenders[0]
     lift = revenue_lift(metrics, best)
     worse = [arm for arm in contenders if revenue_lift(metrics, arm).is_below_zero]
-    paying = [arm for arm in SIMPLER if revenue_lift(metrics, arm).is_above_zero]
-    why = "no arm is clearly better"
+    paying = [arm for arm in _simpler(metrics) if revenue_lift(metrics, arm).is_above_zero]
+    why = "no arm is significantly better"
     if not worse:
         why = "no arm differs significantly from it"
     elif len(worse) == len(contenders):
@@ -202,11 +226,12 @@ def _keep_the_baseline(
         simpler_changes(metrics, None),
         [*under_budgets(metrics, None), *warnings],
         comparison_notes(metrics),
+        guardrails=[guardrail_words(arm_changes_of(metrics, best), best)],
     )
 
 
 def rivals(metrics: Mapping[str, Any], best: str, contenders: list[str]) -> list[str]:
-    """How the best arm stands against each other one that is not clearly below the baseline, paired.
+    """How the best arm stands against each other one that is not significantly below the baseline, paired.
 
     Of many, only those nearest to it are named; the others are counted.
     """
@@ -244,20 +269,25 @@ def _without_contrasts(metrics: Mapping[str, Any], best: str, others: list[str])
 def ceiling(metrics: Mapping[str, Any], best: str) -> list[str]:
     """How much of the ranker-as-pre-ranker's gain the arm brings, where that gain is clear."""
     top, own = revenue_lift(metrics, "ranker"), revenue_lift(metrics, best)
-    if not top.is_above_zero or top.value is None or own.value is None or own.value > top.value:
+    if (
+        not is_about_pre_ranking(metrics)
+        or not top.is_above_zero
+        or top.value is None
+        or own.value is None
+        or own.value > top.value
+    ):
         return []
-    seat = "last step of pre-ranking" if steps_of(metrics) else "pre-ranking stage"
+    where = "in the last step of pre-ranking" if steps_of(metrics) else "as the pre-ranking model"
     return [
-        f"The ranker itself in the {seat}, usually too slow to serve there, would bring "
-        f"{percent_text(top)}: {best} gets {number_text(100 * own.value / top.value, 0)}{NBSP}% of that."
+        f"Upper bound: with the ranker {where} (usually too slow to serve) the lift is {percent_text(top)}; "
+        f"{best} captures {number_text(100 * own.value / top.value, 0)}{NBSP}% of it."
     ]
 
 
 def simpler_changes(metrics: Mapping[str, Any], best: str | None) -> list[str]:
-    """Reference arms that earn clearly more than the baseline or than the arm to ship."""
+    """Reference arms that earn significantly more than the baseline or than the arm to ship."""
     sentences = []
-    simpler = SIMPLER_IN_LAST_STEP if steps_of(metrics) else SIMPLER
-    for arm, (change, moral) in simpler.items():
+    for arm, (change, moral) in _simpler(metrics).items():
         lift = revenue_lift(metrics, arm)
         against = contrast(metrics, best, arm) if best else Estimate()
         if not lift.is_above_zero and not against.is_below_zero:
@@ -280,7 +310,7 @@ def worse_arms(metrics: Mapping[str, Any]) -> list[str]:
     if not worse:
         return []
     sentences = [
-        f"{listed(worse)} earn{'s' if len(worse) == 1 else ''} clearly less than {metrics['baseline']}."
+        f"{listed(worse)} earn{'s' if len(worse) == 1 else ''} significantly less than {metrics['baseline']}."
     ]
     for arm in worse:
         if rpm_lift(metrics, arm).is_above_zero:
@@ -322,8 +352,8 @@ def comparison_notes(metrics: Mapping[str, Any]) -> list[str]:
 
 def world_warnings(metrics: Mapping[str, Any]) -> list[str]:
     """The caution that belongs to a study of a single world."""
-    if metrics.get("evidence"):
-        return list(metrics["evidence"].get("notes") or [])
+    if metrics.get("replay"):
+        return list(metrics["replay"].get("notes") or [])
     if metrics.get("seeds") or len(metrics["arms"]) < 2:
         return []
     return [
@@ -343,37 +373,54 @@ def losses(metrics: Mapping[str, Any], arm: str) -> list[tuple[str, Estimate, fl
     return rows
 
 
-def money_lost(metrics: Mapping[str, Any]) -> tuple[str, str] | None:
+def value_lost(metrics: Mapping[str, Any]) -> tuple[str, str] | None:
     """(headline, sentence) on the stage that loses most with the baseline; None without an attribution."""
     baseline = metrics["baseline"]
     rows = [(stage, share) for stage, _, share in losses(metrics, baseline) if share is not None]
     if not rows:
         return None
-    attribution = metrics["attribution"][baseline]
-    shown = number_text(100 * attribution["ecpm_shown"] / attribution["ecpm_best"], 1)
+    own = metrics["attribution"][baseline]
+    best = own["ecpm_best"]
+    shown = f"{number_text(100 * own['ecpm_shown'] / best, 1)}{NBSP}%"
+    noise = irreducible_share(metrics, baseline)
+    if noise is not None:
+        rows = avoidable_shares(metrics, baseline)
     worst, most = max(rows, key=lambda row: row[1])
     if most <= 0:
         return (
-            "No stage loses money today.",
-            f"{baseline} shows {shown}{NBSP}% of the true eCPM that the corpus could give.",
+            "No stage loses value.",
+            f"{baseline} shows {shown} of the true value (bid × true CTR) that the corpus could give.",
         )
     parts = [f"{stage_name(stage)} {number_text(100 * share, 1)}{NBSP}%" for stage, share in rows]
-    return (
-        f"{stage_name(worst).capitalize()} loses the most money today.",
-        f"With {baseline}, users see {shown}{NBSP}% of the true eCPM that the best ads of the whole corpus "
-        f"would give. Lost on the way: {listed(parts)}.",
+    text = (
+        f"With {baseline}, pages have {shown} of the true value (bid × true CTR) that the best ads of the "
+        "whole corpus would give. "
     )
+    if noise is None:
+        text += f"Lost on the way: {listed(parts)}."
+    else:
+        text += (
+            f"No model can know {number_text(100 * noise, 1)}{NBSP}%, the noise of user and ad pairs. "
+            f"Avoidable losses: {listed(parts)}."
+        )
+    revenue = estimate(own.get("revenue")).value
+    if revenue is not None and own["ecpm_shown"]:
+        text += (
+            f" Advertisers pay {number_text(100 * revenue / own['ecpm_shown'], 0)}{NBSP}% of the value shown."
+        )
+    return f"{stage_name(worst).capitalize()} loses the most value.", text
 
 
-def key_figures(metrics: Mapping[str, Any], arm: str) -> list[tuple[str, Estimate, Estimate]]:
-    """(label, lift or value of the arm, the baseline's value) for the tiles under the headline."""
+def irreducible_share(metrics: Mapping[str, Any], arm: str) -> float | None:
+    """Share of the best possible value that no feature tells; None where that was not measured."""
+    own = (metrics.get("attribution") or {}).get(arm) or {}
+    known, best = estimate(own.get("ecpm_best_known")).value, estimate(own.get("ecpm_best")).value
+    return None if known is None or not best else 1.0 - known / best
 
-    def base(measure: str) -> Estimate:
-        return arm_value(metrics, metrics["baseline"], lift_measure(metrics, measure))
 
-    return [
-        ("Revenue per request", revenue_lift(metrics, arm), base("revenue_per_request")),
-        ("RPM", rpm_lift(metrics, arm), base("rpm")),
-        ("CTR", ctr_lift(metrics, arm), base("ctr")),
-        ("RCS", arm_value(metrics, arm, "rcs"), arm_value(metrics, metrics["baseline"], "rcs")),
-    ]
+def avoidable_shares(metrics: Mapping[str, Any], arm: str) -> list[tuple[str, float]]:
+    """(stage, share of the best possible value that it loses although features tell it), in their order."""
+    own = metrics["attribution"][arm]
+    lost = {stage: estimate(entry).value for stage, entry in (own.get("ecpm_avoidable") or {}).items()}
+    stages = [row["stage"] for row in own["stages"]]
+    return [(stage, (lost.get(stage) or 0.0) / own["ecpm_best"]) for stage in stages]

@@ -1,7 +1,8 @@
 """What a log alone says of the policies asked about, in a sentence.
 
 A lift, where the log gives one; else the value with its interval, beside that of what was logged. Pages have
-no lift, and that of a launch may be refused for today's values alone: what the policy earns is known still.
+no lift, and that of a launch may be refused for the current values alone: what the policy earns is known
+still.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def log_verdict(answers: Mapping[str, LogAnswer], reward: str = "revenue") -> Lo
         return LogVerdict(f"From the log alone, {only.policy}: {_answer_text(only, what)}.", (name,))
     n_refused = sum(answer.is_refused for answer in answers.values())
     n_alone = sum(not answer.is_refused and not answer.has_lift for answer in answers.values())
-    refused = f"{n_refused} of {len(answers)} questions refused" if n_refused else ""
+    refused = f"{n_refused} of {len(answers)} targets without an estimate" if n_refused else ""
     if n_refused == len(answers):
         return LogVerdict(f"From the log alone, no answer: {refused}.")
     if n_refused + n_alone == len(answers):
@@ -99,10 +100,10 @@ def log_verdict(answers: Mapping[str, LogAnswer], reward: str = "revenue") -> Lo
     rest = "".join(f"; {part}" for part in (refused, alone) if part)
     clear = [name for name, answer in answers.items() if answer.lift.is_above_zero]
     if not clear:
-        return LogVerdict(f"From the log alone, no change asked about clearly brings more {what}{rest}.")
+        return LogVerdict(f"From the log alone, no change asked about significantly raises {what}{rest}.")
     best = max(clear, key=lambda name: answers[name].lift.value or 0.0)
     top = answers[best]
-    brings = f"{top.policy} brings most: {percent_text(top.lift)} {what}{top.by}"
+    brings = f"{top.policy} has the highest lift: {percent_text(top.lift)} {what}{top.by}"
     return LogVerdict(f"From the log alone, {brings}{rest}.", (best,))
 
 
@@ -126,10 +127,10 @@ def _answer(name: str, target: Mapping[str, Any], reward: str) -> LogAnswer:
 def _beside(
     target: Mapping[str, Any], answer: Mapping[str, Any], row: Mapping[str, Any], decimals: int
 ) -> str:
-    """What was logged or, of a launch, today's values without the log's noise; empty where unknown."""
+    """What was logged or, of a launch, the current values without the log's noise; empty where unknown."""
     if not target["changes"]:
         return ""
-    label, entry = ("today", row.get("today")) if is_launch(target) else ("as logged", answer["logged"])
+    label, entry = ("current", row.get("current")) if is_launch(target) else ("as logged", answer["logged"])
     start = estimate(entry)
     return "" if start.value is None else f"{label} {_level(start, decimals)}"
 
@@ -145,7 +146,7 @@ def _answer_text(answer: LogAnswer, what: str) -> str:
         return f"{'' if is_clear else 'no clear change, '}{percent_text(answer.lift)} {what}{answer.by}"
     text = f"{answer.value_text} {what}{answer.by}"
     if answer.is_refused:
-        text = f"{what} refused by {ESTIMATOR_NAMES.get(answer.estimator, answer.estimator)}"
+        text = f"{what}: no estimate by {ESTIMATOR_NAMES.get(answer.estimator, answer.estimator)}"
     return f"{text}; {answer.beside}" if answer.beside else text
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import reference_arms
 from cascade_sim.analysis.report.comparisons import revenue_lift
+from cascade_sim.analysis.report.guardrails import Change, changes
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
@@ -26,7 +27,7 @@ def market_lift(metrics: Mapping[str, Any], arm: str, measure: str = "revenue_pe
     entry = ((market.get("lifts") or {}).get(arm) or {}).get(measure)
     if entry:
         return estimate(entry)
-    name = "revenue" if measure == "revenue_per_request" else measure
+    name = {"revenue_per_request": "revenue", "clicks_per_request": "clicks"}.get(measure, measure)
     arms = market.get("arms") or {}
     own, base = (finite((arms.get(side) or {}).get(name)) for side in (arm, metrics["baseline"]))
     return Estimate(None if own is None or not base else own / base - 1.0)
@@ -82,9 +83,9 @@ def _better_in_the_market(metrics: Mapping[str, Any], top: str, lift: Estimate) 
         return []
     own = revenue_lift(metrics, top)
     return [
-        f"The market says otherwise: with budgets and bidders that adapt {top} earns "
-        f"{lift_text(metrics, lift)}; the headline rests on the evaluation, with fixed bids and endless "
-        f"money, where it brings {percent_text(own)}."
+        "The market simulation disagrees: with budgets and adaptive bidders the lift of "
+        f"{top} is {lift_text(metrics, lift)}. The headline uses the evaluation (fixed bids, unlimited "
+        f"budgets), where it is {percent_text(own)}."
     ]
 
 
@@ -92,9 +93,9 @@ def _verdict(metrics: Mapping[str, Any], best: str, lift: Estimate) -> str:
     if not is_gain(lift):
         is_loss = lift.is_below_zero or (lift.low is None and (lift.value or 0.0) < -TOLD)
         return (
-            f"The market says otherwise: with budgets and bidders that adapt {best} "
-            f"{'earns less' if is_loss else 'has no clear gain'}, {lift_text(metrics, lift)}. The headline "
-            "rests on the evaluation, with fixed bids and unlimited budgets."
+            f"The market simulation disagrees: with budgets and adaptive bidders {best} "
+            f"{'earns less' if is_loss else 'has no significant gain'}, {lift_text(metrics, lift)}. The "
+            "headline uses the evaluation (fixed bids, unlimited budgets)."
         )
     own = revenue_lift(metrics, best).value
     reason = "what advertisers cannot pay for is no revenue"
@@ -110,6 +111,14 @@ def _verdict(metrics: Mapping[str, Any], best: str, lift: Estimate) -> str:
 def is_gain(lift: Estimate) -> bool:
     """Above zero with its interval; without one, by more than a trifle."""
     return lift.is_above_zero if lift.low is not None else (lift.value or 0.0) > TOLD
+
+
+def market_changes(metrics: Mapping[str, Any], arm: str) -> list[Change]:
+    """The guardrails of an arm in the market."""
+    totals = (metrics["market"].get("arms") or {}).get(metrics["baseline"]) or {}
+    return changes(
+        lambda name: market_lift(metrics, arm, name), lambda name: Estimate(finite(totals.get(name)))
+    )
 
 
 def lift_text(metrics: Mapping[str, Any], lift: Estimate) -> str:

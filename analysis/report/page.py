@@ -5,12 +5,13 @@ A section is on the page if its function stands in SECTIONS; its figures are dra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from cascade_sim.analysis.report.comparisons import ordered_arms
 from cascade_sim.analysis.report.figures.style import drawn
+from cascade_sim.analysis.report.readings import log_caveat
 from cascade_sim.analysis.report.section import Figure, Section
 from cascade_sim.analysis.report.sections.ablation import ablation_section
 from cascade_sim.analysis.report.sections.answer import answer_section
@@ -74,11 +75,15 @@ def sections_of(metrics: Mapping[str, Any]) -> list[Section]:
     asked = [build for kind in asked_kinds(metrics) for build in _asked(metrics, kind) if build in SECTIONS]
     order = [asked_section, *asked, *(build for build in SECTIONS if build not in (asked_section, *asked))]
     unfolded = {asked_section, answer_section, asked[0] if asked else arms_section}
-    return [
+    sections = [
         section if build in unfolded else replace(section, is_folded=True)
         for build in order
         if build in SECTIONS and (section := build(metrics)) is not None
     ]
+    caveat = log_caveat(metrics)
+    if caveat and sections and not sections[0].title.startswith(caveat):
+        sections[0] = replace(sections[0], title=f"{caveat}{sections[0].title}")
+    return sections
 
 
 def _asked(metrics: Mapping[str, Any], kind: str) -> list[Builder]:
@@ -110,13 +115,11 @@ def render(
     manifest: Mapping[str, Any],
     scenario_yaml_text: str,
     svgs: Mapping[str, str],
-    arm_changes: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """The page for a study. `svgs` come from `draw_all`; all else is escaped.
 
-    `arm_changes`: what each arm does otherwise than the baseline, a line per key.
+    `metrics` may have `arm_changes`: what each arm does otherwise than the baseline, a line per key.
     """
-    metrics = {**metrics, "arm_changes": arm_changes or {}}
     sections = [*sections_of(metrics), background_section(metrics, manifest, scenario_yaml_text)]
     name = str(metrics.get("name", "study"))
     headline = next(section.title for section in sections)
@@ -140,13 +143,14 @@ def facts(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[str]:
     if seeds:
         names = ", ".join(str(seed) for seed in seeds.get("seeds") or [])
         told.append(f"mean over {seeds.get('n')} worlds (seeds {names})")
-    elif metrics.get("evidence"):
-        told.append(f"a log replayed, evidence level {metrics['evidence']['level']}")
+    elif metrics.get("replay"):
+        told.append(f"a log replayed, log completeness: {metrics['replay']['level']}")
     elif metrics.get("seed") is not None:
         told.append(f"one world, seed {metrics['seed']}")
     if finite(metrics.get("requests")) is not None:
         told.append(f"{number_text(metrics['requests'], 0)} requests per arm{' and world' if seeds else ''}")
-    told.append(f"{len(metrics['arms'])} arms" if len(metrics["arms"]) != 1 else "1 arm")
+    n_arms = len(ordered_arms(metrics))
+    told.append(f"{n_arms} arms" if n_arms != 1 else "1 arm")
     if manifest.get("started"):
         told.append(f"started {manifest['started']}")
     if manifest.get("status") not in (None, "complete"):

@@ -328,15 +328,22 @@ WHAT_IF_REVENUE = "expected_revenue_per_request"
 WHAT_IF_MEASURES: dict[str, Measure] = {
     **{name: ARM_MEASURES[name] for name in (WHAT_IF_REVENUE, "revenue_per_request", "expected_rpm", "rpm")},
     **{name: ARM_MEASURES[name] for name in ("expected_ctr", "ctr", "cpc")},
-    **{name: PAGE_MEASURES[name] for name in ("fill_rate", "impressions_per_request")},
+    "fill_rate": PAGE_MEASURES["fill_rate"],
+    **{
+        name: ARM_MEASURES[name]
+        for name in ("impressions_per_request", "expected_clicks_per_request", "surplus_per_request")
+    },
     **{
         name: ARM_MEASURES[name]
         for name in ("rcs", "true_value_recall", "cpc_error", "cpc_bias", "revenue_pcoc")
     },
-    **{name: ARM_MEASURES[name] for name in ("welfare", "revenue_vs_oracle", "payment_error_vs_oracle")},
+    **{
+        name: ARM_MEASURES[name]
+        for name in ("welfare_efficiency", "revenue_vs_oracle", "payment_error_vs_oracle")
+    },
 }
 
-WHAT_IF_MEASURES |= REPLAY_MEASURES  # of an imported market
+WHAT_IF_MEASURES |= REPLAY_MEASURES  # of an imported log
 WHAT_IF_MEASURES |= {name: measure for name, measure in ARM_MEASURES.items() if name not in WHAT_IF_MEASURES}
 
 
@@ -370,6 +377,17 @@ PARAMETER_NAMES = {
     "auction.score_floor": "Score floor",
     "cascade.slots": "Slots",
 }
+
+
+def log_caveat(found: Mapping[str, Any]) -> str:
+    """What a headline begins with where too little of a log came out under its rule; else nothing."""
+    known = (found.get("replay") or {}).get("reproduced")
+    if not known or known["is_enough"]:
+        return ""
+    return (
+        f"No evidence about the log, of whose pages the rule reproduces {100 * known['pages']:.1f} %. In "
+        "the replay: "
+    )
 
 
 def parameter_text(settings: Mapping[str, Any]) -> str:

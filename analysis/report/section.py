@@ -83,12 +83,13 @@ class Code:
 
 @dataclass(frozen=True)
 class Tile:
-    """A number shown large, with its interval and the baseline's."""
+    """A number shown large, with its interval and the baseline's; `tone`: "down" where it gets worse."""
 
     label: str
     value: str
     interval: str
     base: str
+    tone: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from cascade_sim.analysis.report.figures.sweep import sweep_figure
 from cascade_sim.analysis.report.figures.whatif import TITLE, answer_figure, is_curve
+from cascade_sim.analysis.report.guardrails import guardrail_tiles, lift_tile
 from cascade_sim.analysis.report.readings import point_label, settings_text
 from cascade_sim.analysis.report.section import (
     Bullets,
@@ -20,10 +21,19 @@ from cascade_sim.analysis.report.section import (
     Stack,
     TablePart,
     Text,
+    Tiles,
 )
 from cascade_sim.analysis.report.sections import ltr
-from cascade_sim.analysis.report.sections.asked import what_if_headline
-from cascade_sim.analysis.report.sections.sweep import cells_table, measure_of, sweep_headline, sweep_words
+from cascade_sim.analysis.report.sections.asked import what_if_changes, what_if_headline
+from cascade_sim.analysis.report.sections.sweep import (
+    best_cell,
+    cell_changes,
+    cells_table,
+    frontier,
+    measure_of,
+    sweep_headline,
+    sweep_words,
+)
 from cascade_sim.analysis.report.sections.whatif import (
     calibration_table,
     measures_table,
@@ -31,11 +41,12 @@ from cascade_sim.analysis.report.sections.whatif import (
     points_table,
     what_if_words,
 )
+from cascade_sim.analysis.report.statement import statement_parts
 from cascade_sim.analysis.report.tables import Table
 from cascade_sim.analysis.report.template import Page, page_html
-from cascade_sim.analysis.statistics.estimates import finite, number_text
+from cascade_sim.analysis.statistics.estimates import finite, lift_of, number_text
 
-CURVE = "Dashed: today. The band and the bars are paired 95 % intervals."
+CURVE = "Dashed: current. The band and the bars are paired 95 % intervals."
 LIFTS = "Lifts on the same requests; bars are paired 95 % intervals."
 INTERVALS = "Brackets hold 95 % intervals; a coloured difference has an interval that excludes zero."
 FOOT = (
@@ -49,10 +60,14 @@ def what_if_page(answer: Mapping[str, Any], svg: str) -> str:
     words = (
         [Text(what_if_words(answer))] if answer.get("parameter") else []
     )  # a single change is in the headline
+    found = what_if_changes(answer)
+    about = "Guardrails: lifts over the current setting; brackets hold 95 % intervals"
+    guarded: list[Part] = [Tiles(guardrail_tiles(found, "current"), about)]
     words += [Text(pairing_words(answer))]
     words += [Text(note, "caution") for note in answer.get("notes") or []]
-    held = (Heading("Held fixed"), Bullets(answer["held_fixed"]))
-    sections = [answer_section(what_if_headline(answer), (*words, *held), figure)]
+    sections = [
+        answer_section(what_if_headline(answer), (*guarded, *words, *statement_parts(answer)), figure)
+    ]
     if len(answer["points"]) > 1:
         sections.append(table_section("Side by side", points_table(answer)))
     for point in answer["points"]:
@@ -73,10 +88,10 @@ def _title(answer: Mapping[str, Any]) -> str:
 
 def answer_facts(answer: Mapping[str, Any]) -> list[str]:
     """Which run, which arm, how much traffic."""
-    seeds, evidence = answer.get("seeds"), answer.get("evidence")
+    seeds, replay = answer.get("seeds"), answer.get("replay")
     worlds = f"{seeds['n']} worlds" if seeds else f"seed {answer.get('seed')}"
-    if evidence:  # a log has no seed
-        worlds = f"evidence level {evidence['level']}"
+    if replay:  # a log has no seed
+        worlds = f"log completeness: {replay['level']}"
     requests = number_text(finite(answer.get("requests")), 0)
     return [str(answer.get("run")), f"arm {answer['arm']}", worlds, f"{requests} requests on both sides"]
 
@@ -124,17 +139,17 @@ def answer_section(headline: str, parts: Sequence[Part], figure: Figure, about: 
 
 
 CAPTION = (
-    "A point per cell; bars are 95 % intervals of its difference from the first cell (ring), paired; long "
+    "A point per cell; bars are 95 % intervals of its difference from the reference (ring), paired; long "
     "ones are cut off. The dashed line joins the cells that no other beats in both measures."
 )
 OVER_WORLDS = (
-    "Intervals are Student t intervals between worlds. Lifts are taken world by world against the first cell "
+    "Intervals are Student t intervals between worlds. Lifts are taken world by world against the reference "
     "and then averaged, so what worlds have in common cancels. Nothing is adjusted for the number of cells "
     "looked at: of twenty lifts that are nothing, one is expected to leave its interval."
 )
 ONE_WORLD = (
     "One world. Intervals of values come from resampling its requests, those of lifts from pairing groups of "
-    "requests with the first cell's; they cover the noise of this evaluation, not the spread between worlds, "
+    "requests with the reference's; they cover the noise of this evaluation, not the spread between worlds, "
     "which is larger: give --seeds. Nothing is adjusted for the number of cells looked at."
 )
 
@@ -147,13 +162,30 @@ def sweep_page(findings: Mapping[str, Any], x: str, y: str, svg: str) -> str:
     sections = [
         answer_section(
             sweep_headline(findings, x, y),
-            (*(Text(line) for line in sweep_words(findings, x, y)[1:]), Heading("Swept"), Bullets(keys)),
+            (
+                *_best_cell_tiles(findings, x, y),
+                *(Text(line) for line in sweep_words(findings, x, y)[1:]),
+                *(Heading("Swept"), Bullets(keys)),
+                *statement_parts(findings),
+            ),
             figure,
         ),
         table_section("All cells", cells_table(findings, x, y)),
     ]
     title = f"{findings['name']}: {names}"
     return short_page("Sweep", title, facts(findings), sections, about_intervals(findings), {"sweep": svg})
+
+
+def _best_cell_tiles(findings: Mapping[str, Any], x: str, y: str) -> list[Part]:
+    """Of the cell that is best in y: its lift and its guardrails; nothing of the first cell."""
+    if not frontier(findings, x, y) or not (top := best_cell(findings, x, y, y)):
+        return []
+    cell = findings["cells"][top]
+    tiles = [
+        lift_tile(measure_of(y).label, lift_of(cell["measures"].get(y))),
+        *guardrail_tiles(cell_changes(findings, top), "first cell"),
+    ]
+    return [Tiles(tiles, "The best cell's lifts over the first; brackets hold 95 % intervals")]
 
 
 def about_intervals(findings: Mapping[str, Any]) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
-from cascade_sim.analysis.report.decision import decide, money_lost
+from cascade_sim.analysis.report.comparisons import is_about_pre_ranking, lift_measure, ordered_arms
+from cascade_sim.analysis.report.decision import decide, value_lost
+from cascade_sim.analysis.report.guardrails import GUARDRAILS
 from cascade_sim.analysis.report.readings import drift_arms, market_baseline
 from cascade_sim.analysis.report.sections.ablation import ablation_table, steps_table
 from cascade_sim.analysis.report.sections.asked import asked_answers
@@ -25,18 +26,21 @@ from cascade_sim.foundation.terminal import Shown, in_line, joined
 
 
 def _terminal_arms(metrics: Mapping[str, Any]) -> Table:
-    """The arms table in the few columns that fit 80 characters."""
+    """The arms table: what decides, the guardrails, then CTR and RCS."""
     arms = ordered_arms(metrics)
-    ctr = lift_measure(metrics, "ctr")
-    columns = [
-        value_column(metrics, arms, "rcs"),
-        value_column(metrics, arms, ctr),
-        lift_column(metrics, arms, ctr),
-        lift_column(metrics, arms, lift_measure(metrics, "rpm")),
-        lift_column(metrics, arms, lift_measure(metrics, "revenue_per_request")),
+    known = [
+        next((name for name in guardrail.names if name in metrics["arms"][metrics["baseline"]]), None)
+        for guardrail in GUARDRAILS
     ]
-    headings = ["RCS %", "CTR %", "CTR lift", "RPM lift", "rev. lift"]
-    title = f"Lifts over {metrics['baseline']} in percent; rev. is revenue per request"
+    lifts = {lift_measure(metrics, "revenue_per_request"): "revenue"}
+    heads = ("impr.", "clicks", "CPC", "surplus")
+    lifts |= {name: head for name, head in zip(known, heads, strict=True) if name is not None}
+    lifts |= {lift_measure(metrics, "ctr"): "CTR"}
+    columns, headings = [lift_column(metrics, arms, name) for name in lifts], list(lifts.values())
+    if is_about_pre_ranking(metrics):
+        columns.append(value_column(metrics, arms, "rcs"))
+        headings.append("RCS %")
+    title = f"Lifts over {metrics['baseline']} in percent, by request but for CPC and CTR"
     return Table(title, "arm", headings, arm_rows(metrics, arms, columns))
 
 
@@ -135,18 +139,19 @@ def _span_text(table: Table, span: slice, gap: int, color: bool, width: int, mar
 def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: int = 100) -> Shown:
     """What a run prints at its end: the answer, the arms, the ablation, the models, and the budgets."""
     answer = decide(metrics)
-    lost = money_lost(metrics)
+    lost = value_lost(metrics) if is_about_pre_ranking(metrics) else None
     lead = [line for asked in asked_answers(metrics) for line in (asked.headline, *asked.lines) if line]
     heads = [textwrap.fill(line, max(width, 40)) for line in (*lead, answer.headline)]
     parts = ["\n".join(heads) + "\n", table_text(_terminal_arms(metrics), color=color, width=width)]
     ablation = ablation_table(metrics)
-    if ablation is not None:
+    if ablation is not None and is_about_pre_ranking(metrics):
         parts.append(table_text(ablation, color=color, width=width))
-    parts += [table_text(table, color=color, width=width) for table in _after_steps(metrics)]
+    if is_about_pre_ranking(metrics):
+        parts += [table_text(table, color=color, width=width) for table in _after_steps(metrics)]
     orders = [orders_table(metrics, name) for name in metrics.get("orders") or {}]
     parts += [table_text(table, color=color, width=width) for table in orders if table is not None]
     parts += [table_text(table, color=color, width=width, margins=False) for table in _models_by_set(metrics)]
-    words = [*([answer.gain] if answer.gain else []), *answer.reasons, *answer.findings, *(lost or [])]
+    words = [answer.gain, *answer.guardrails, *answer.reasons, *answer.findings, *(lost or [])]
     if market_baseline(metrics) is not None:
         parts.append(table_text(bidders_table(metrics, narrow=True), color=color, width=width))
         if drift_arms(metrics):
@@ -154,5 +159,5 @@ def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: 
         said = (market_words(metrics), drift_words(metrics), learning_words(metrics))
         words += [line for line in said if line]
     words += [*answer.notes, *answer.warnings, *training_warnings(metrics)]
-    lines = [textwrap.fill(line, max(width, 40)) for line in words]
+    lines = [textwrap.fill(line, max(width, 40)) for line in words if line]
     return joined([*parts, *lines, ""])

@@ -108,13 +108,13 @@ def more_data(metrics: Mapping[str, Any], gaps: Sequence[Estimate]) -> list[str]
         ]
     times, requests = max(times_needed(gap) for gap in gaps), finite(metrics.get("requests"))
     if times > MAX_TIMES or requests is None:
-        where = "market" if metrics.get("evidence") else "world"
+        where = "market" if metrics.get("replay") else "world"
         return [
             f"More data of this {where} will hardly decide: {which} would take more than {MAX_TIMES} times "
             "as many requests."
         ]
     n, share = number_text(_rounded_up(times * requests), 0), f"{number_text(100 * POWER, 0)}{NBSP}%"
-    if metrics.get("evidence"):
+    if metrics.get("replay"):
         return [
             f"A log of about {n} requests, against {number_text(requests, 0)} here, would tell {which} in "
             f"{share} of such logs."

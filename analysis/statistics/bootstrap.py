@@ -508,12 +508,12 @@ def _quantiles(ranked: Floats, weights: Floats, levels: Sequence[float]) -> Floa
 
 
 def variance_reduction(
-    today: ArrayLike, then: ArrayLike, resamples: int, seed: int, stretches: int = STRETCHES
+    current: ArrayLike, variant: ArrayLike, resamples: int, seed: int, stretches: int = STRETCHES
 ) -> dict[str, Any]:
     """{"value", "low", "high"}: how many times pairing shrinks the variance of a difference of means.
 
-    today, then [R]: what two arms got from the same requests. Traffic is cut into G stretches of consecutive
-    requests; a_g and b_g are the means of the two arms on stretch g.
+    current, variant [R]: what two arms got from the same requests. Traffic is cut into G stretches of
+    consecutive requests; a_g and b_g are the means of the two arms on stretch g.
 
         paired        d_g = b_g - a_g: the same requests and common random numbers
         independent   u_g = b_h - a_g with h another stretch: other requests and independent random numbers
@@ -526,8 +526,8 @@ def variance_reduction(
     Intervals by resampling stretches. All None if the arms never differ (pairing leaves no variance at all)
     or there are too few requests.
     """
-    ones = np.ones(len(np.asarray(today)))
-    sums = np.stack([np.asarray(today, np.float64), np.asarray(then, np.float64), ones], axis=1)
+    ones = np.ones(len(np.asarray(current)))
+    sums = np.stack([np.asarray(current, np.float64), np.asarray(variant, np.float64), ones], axis=1)
     groups = sum_groups(sums, stretches)
     a, b = groups[:, 0] / groups[:, 2], groups[:, 1] / groups[:, 2]
     if len(groups) < MIN_STRETCHES or np.array_equal(a, b):

@@ -34,6 +34,7 @@ from cascade_sim.api.results import (
     WhatIfResult,
 )
 from cascade_sim.api.studies import baseline, check, load_scenario, open_run, run, sweep
+from cascade_sim.scenario.log_support import accepting_mismatch
 
 __all__ = [
     "POINTS",
@@ -52,6 +53,7 @@ __all__ = [
     "SweepResult",
     "TraceResult",
     "WhatIfResult",
+    "accepting_mismatch",
     "audit_logs",
     "baseline",
     "check",

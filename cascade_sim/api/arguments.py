@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NOT_A_PATH = "scenario"  # what a scenario that is no file is called in messages
 ScenarioLike: TypeAlias = "str | Path | Mapping[str, Any] | Scenario"
-RunLike: TypeAlias = str | Path | RunResult | ImportResult  # a market is opened as a run is
+RunLike: TypeAlias = str | Path | RunResult | ImportResult  # a log store is opened as a run is
 Texts: TypeAlias = str | Sequence[str]  # one, or several
 Function = TypeVar("Function", bound=Callable[..., Any])
 PLAIN: dict[str, tuple[type, str]] = {"int": (int, "an integer"), "str": (str, "text")}

@@ -1,4 +1,4 @@
-"""Logs of auctions: out of a run, in as a market, audited, and a world fitted to them."""
+"""Logs of auctions: out of a run, in as a log store, audited, and a world fitted to them."""
 
 from __future__ import annotations
 
@@ -79,10 +79,11 @@ def import_logs(
     Raises:
         UserError: invalid rows, with file, line, column and value.
 
-    >>> import_logs("logs/quick/mapping.yaml", "markets/quick").level
+    >>> import_logs("logs/quick/mapping.yaml", "logs/quick").level
     'pre_ranking'
     """
     from cascade_sim.foundation.progress import Progress
+    from cascade_sim.logs.audit.study import replayed_share
     from cascade_sim.logs.importing.market import import_format, import_market
 
     given = [mapping.mapping] if isinstance(mapping, ExportResult) else mapping
@@ -98,16 +99,20 @@ def import_logs(
             imported = import_market(files[0], out, advance)
         else:
             imported = import_format(format, files, out, advance)
-    return ImportResult(Path(out), imported)
+    return ImportResult(Path(out), imported, replayed_share(imported.store))
 
 
 @plain_arguments
-def audit_logs(market: RunLike, *, infer: bool = False, out: str | Path | None = None) -> AuditResult:
+def audit_logs(
+    log: RunLike, *, infer: bool = False, adopt: bool = False, out: str | Path | None = None
+) -> AuditResult:
     """Re-run every auction of an imported log and compare winners and prices with the logged ones.
 
     Args:
-        market: folder of the log store, or an ImportResult.
+        log: folder of the log store, or an ImportResult.
         infer: infer the auction rule from the log, although it declares one.
+        adopt: infer the rule and declare it in the market, which is then audited under it; refused where the
+            declared rule reproduces the log, or none that was found does.
         out: folder for JSON, CSV and HTML.
 
     Returns:
@@ -116,21 +121,24 @@ def audit_logs(market: RunLike, *, infer: bool = False, out: str | Path | None =
     Raises:
         UserError: no log store, or one without the bids that the rule needs.
 
-    >>> audit_logs("markets/quick").tally().shape[0]
+    >>> audit_logs("logs/quick").tally().shape[0]
     3
     """
     from cascade_sim.counterfactual.whatif import check_out
+    from cascade_sim.logs.audit import adoption
     from cascade_sim.logs.audit.study import audit, write_audit
 
     if out is not None:
         check_out(Path(out))
-    answer = audit(run_path(market), infer=infer).answer
+    adopted = adoption.adopt(run_path(log)) if adopt else None
+    answer = audit(run_path(log), infer=infer).answer
+    answer |= {} if adopted is None else {"adopted": adopted}
     return AuditResult(answer, tuple(write_audit(answer, Path(out))) if out is not None else ())
 
 
 @plain_arguments
 def fit_world(
-    market: RunLike,
+    log: RunLike,
     out: str | Path,
     *,
     parametric: bool = False,
@@ -146,7 +154,7 @@ def fit_world(
     contains no row of the log.
 
     Args:
-        market: folder of the log store, or an ImportResult.
+        log: folder of the log store, or an ImportResult.
         out: scenario file to write (.yaml).
         parametric: fit a synthetic world.
         share: fraction of the log, from its start, that is used for fitting; the rest can validate the world.
@@ -161,7 +169,7 @@ def fit_world(
     Raises:
         UserError: a log that is too small, or one that lacks what the fit needs.
 
-    >>> fit_world("markets/quick", "worlds/quick.yaml", replicates=0).path.name
+    >>> fit_world("logs/quick", "worlds/quick.yaml", replicates=0).path.name
     'quick.yaml'
     """
     from cascade_sim.foundation.progress import Progress
@@ -169,7 +177,7 @@ def fit_world(
 
     with Progress(quiet) as progress:
         fitted = fit_to(
-            run_path(market), Path(out), parametric=parametric, share=share, seed=seed,
+            run_path(log), Path(out), parametric=parametric, share=share, seed=seed,
             replicates=replicates, progress=progress,
         )  # fmt: skip
     return FitResult(Path(out), fitted)
@@ -196,7 +204,7 @@ def realism(
     Raises:
         UserError: no log store, or a world that is not comparable with it.
 
-    >>> realism("markets/quick", "worlds/quick.yaml").verdict in ("alike", "nearly", "unlike")
+    >>> realism("logs/quick", "worlds/quick.yaml").verdict in ("alike", "nearly", "unlike")
     True
     """
     from cascade_sim.logs.fit.realism import compare_world, write_realism

@@ -1,4 +1,4 @@
-"""Questions to a finished run, or to an imported market."""
+"""Questions to a finished run, or to an imported log."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def off_policy(
     *,
     jitter: str | None = None,
     estimator: Texts = (),
-    reward: str = "revenue",
+    reward: str | None = None,
     truth: bool = True,
     trust: Trust = False,
     quiet: bool = True,
@@ -139,7 +139,8 @@ def off_policy(
         changes: {path: value} or texts "path=value"; by default the scenario's off_policy.targets.
         jitter: "drop" or "keep"; by default the scenario's off_policy.jitter.
         estimator: names of estimators; by default all that apply.
-        reward: the reward that `.frame()` reports, as "revenue" or "clicks".
+        reward: the reward that `.frame()` reports, "revenue" or "clicks"; by default revenue, of a log
+            without prices clicks.
         truth: also serve the policy in the simulator, for comparison; no estimator has access to it.
         trust: whether to run the code of custom model classes that the run folder contains, or a function
             that decides. The return value of `run` is trusted.
@@ -174,7 +175,18 @@ def off_policy(
             truth,
             progress,
         )
-    return OffPolicyResult(answers, slopes, reward)
+    return OffPolicyResult(answers, slopes, _known_reward(reward, answers))
+
+
+def _known_reward(asked: str | None, answers: Mapping[str, dict[str, Any]]) -> str:
+    """The reward that is reported: the one asked for, else revenue where it is known."""
+    known = [*next(iter(answers.values()))["rewards"]] if answers else []
+    if asked is not None and asked not in known and known:
+        would = "prices (price)" if asked == "revenue" else "outcomes (click)"
+        raise UserError(
+            f"--reward {asked}: {would} would have to be logged; this log has {' and '.join(known)}"
+        )
+    return asked or ("revenue" if "revenue" in known or not known else known[0])
 
 
 def _off_policy(
@@ -188,9 +200,12 @@ def _off_policy(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
     """The answers for what is asked, or for the scenario's targets, and the slopes of the parameters."""
     from cascade_sim.diagnostics.reopen import reopen
+    from cascade_sim.logs.store.store import open_store
     from cascade_sim.ope import study
     from cascade_sim.ope.estimates import ESTIMATORS
     from cascade_sim.ope.log import baseline_spec
+    from cascade_sim.ope.winners_log import winners_answers
+    from cascade_sim.scenario.log_support import about_of, find_log
     from cascade_sim.scenario.targets import parse_target
 
     for name in estimators:
@@ -198,7 +213,16 @@ def _off_policy(
             raise UserError(f"--estimator: {unknown_name('estimator', name, ESTIMATORS)}")
     _asked(changes, "drop")  # a mistake is told before anything is opened
     opened = reopen(path, trust)
-    scenario, sim = opened.scenario, opened.sim
+    scenario = opened.scenario
+    if scenario.world.replay is not None and about_of(scenario.world, path)[0].level == "winners":
+        if not changes:
+            raise UserError(f"{path}: say what to change with --set, as in slates.temperature=0.1")
+        place = find_log(scenario.world.replay.log, path)
+        assert place is not None
+        asked = _asked(changes, "drop")
+        with progress.stage("estimates", len(asked), "targets"):
+            return winners_answers(open_store(place), scenario.seed, asked, estimators), {}
+    sim = opened.sim
     if not sim.environment.has("randomised_logs"):
         from cascade_sim.ope.market_log import market_answers
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 ENDS = ("value", "low", "high")
 MAX_ROWS = 30  # of a table in a notebook
-OVERVIEW = ("expected_revenue_per_request", "expected_rpm", "expected_ctr", "rcs")  # of a run in a notebook
+DECISION = "expected_revenue_per_request"  # whose lift comes first in a notebook
+LIFT = "revenue per request, lift"
+OVERVIEW = (DECISION, "expected_rpm", "expected_ctr", "rcs")  # of a run in a notebook
 
 
 class Result(ABC):
@@ -38,6 +40,10 @@ class Result(ABC):
     def title(self) -> str:
         """Return the line above the table in a notebook."""
 
+    def headline(self) -> str:
+        """Return the answer in a sentence, which a notebook shows first; empty where there is none."""
+        return ""
+
     def overview(self) -> pd.DataFrame:
         """Return the table that a notebook shows; by default `frame`."""
         return self.frame()
@@ -49,7 +55,16 @@ class Result(ABC):
         )
         left = len(table) - MAX_ROWS
         more = f"<p>… and {left:,} more rows in <code>.frame()</code></p>" if left > 0 else ""
-        return f"<p><b>{escape(self.title())}</b></p>{shown}{more}"
+        lines = [line for line in (self.headline(), self.title()) if line]
+        head = "".join(f"<p>{escape(line)}</p>" for line in lines[1:])
+        return f"<p><b>{escape(lines[0])}</b></p>{head}{shown}{more}"
+
+
+def _lift_text(entry: Any) -> str:
+    """A lift with its interval, as sentences have it."""
+    from cascade_sim.analysis.statistics.estimates import lift_of, percent_text
+
+    return percent_text(lift_of(entry))
 
 
 @dataclass(frozen=True)
@@ -88,17 +103,30 @@ class RunResult(Result):
         """Return run folder and report file."""
         return f"Run {self.path}; the report is {self.path / 'report.html'}"
 
+    def headline(self) -> str:
+        """Return what the study answers, as the report and the terminal do."""
+        if "baseline" not in self.metrics:
+            return ""
+        from cascade_sim.analysis.report.decision import decide
+        from cascade_sim.analysis.report.sections.asked import asked_answers
+
+        asked = [answer.headline for answer in asked_answers(self.metrics) if answer.headline]
+        return asked[0] if asked else decide(self.metrics).headline
+
     def overview(self) -> pd.DataFrame:
-        """Return a row per arm with the main metrics."""
+        """Return a row per arm: the lift of revenue per request with its 95 % CI, then the main metrics."""
         import pandas as pd
 
         arms = self.metrics["arms"]
         known = [metric for metric in OVERVIEW if any(metric in metrics for metrics in arms.values())]
         rows = [
-            [arm, *((metrics.get(metric) or {}).get("value") for metric in known)]
+            [
+                *(arm, "" if arm == self.metrics.get("baseline") else _lift_text(metrics.get(DECISION))),
+                *((metrics.get(metric) or {}).get("value") for metric in known),
+            ]
             for arm, metrics in arms.items()
         ]
-        return pd.DataFrame(rows, columns=["arm", *known])
+        return pd.DataFrame(rows, columns=["arm", LIFT, *known])
 
     def log(self, table: str) -> pd.DataFrame:
         """Read a table of the run's logs.
@@ -139,7 +167,7 @@ class WhatIfResult(Result):
         """Return a row per setting and metric.
 
         Returns:
-            Columns setting, metric, today, then, difference and lift, each with its 95 % CI.
+            Columns setting, metric, current, variant, difference and lift, each with its 95 % CI.
         """
         import pandas as pd
 
@@ -151,7 +179,31 @@ class WhatIfResult(Result):
         """Return arm and number of requests."""
         return f"What if, arm {self.answer['arm']}, {self.answer['requests']:,} requests"
 
-    def pairing(self) -> pd.DataFrame:
+    def headline(self) -> str:
+        """Return the best setting and its lift."""
+        from cascade_sim.analysis.report.sections.asked import what_if_headline
+
+        return what_if_headline(self.answer)
+
+    def overview(self) -> pd.DataFrame:
+        """Return a row per setting: the lift of revenue per request with its 95 % CI, then main metrics."""
+        import pandas as pd
+
+        from cascade_sim.analysis.report.readings import settings_text
+
+        current = self.answer["current"]["metrics"]
+        known = [metric for metric in OVERVIEW if metric in current]
+        sides = [("as it is", "", current)]
+        for point in self.answer["points"]:
+            lift = _lift_text(point["metrics"].get(DECISION))
+            sides.append((settings_text(point["settings"]), lift, point["metrics"]))
+        rows = [
+            [name, lift, *((metrics.get(metric) or {}).get("value") for metric in known)]
+            for name, lift, metrics in sides
+        ]
+        return pd.DataFrame(rows, columns=["setting", LIFT, *known])
+
+    def variance_reduction(self) -> pd.DataFrame:
         """Return the variance reduction by common random numbers, a row per setting and kind of revenue.
 
         Returns:
@@ -165,7 +217,7 @@ class WhatIfResult(Result):
         rows = [
             [settings_text(point["settings"]), kind, worth.value, worth.low, worth.high]
             for point in self.answer["points"]
-            for kind in point["pairing"]
+            for kind in point["variance_reduction"]
             for worth in [worth_of(point, kind)]
         ]
         return pd.DataFrame(rows, columns=["setting", "revenue", "times", "low", "high"])
@@ -214,10 +266,13 @@ class ImportResult(Result):
     Attributes:
         path: folder of the store.
         imported: the opened store and its validation.
+        replayed: share of a sample of pages that come out as logged under the declared rule (without one,
+            under the usual rule); None for logs of winners and for drawn pages.
     """
 
     path: Path
     imported: Imported = field(repr=False)
+    replayed: float | None = None
 
     @property
     def level(self) -> str:
@@ -239,12 +294,12 @@ class ImportResult(Result):
 
     def title(self) -> str:
         """Return folder and log completeness."""
-        return f"Market {self.path}, evidence level {self.level}"
+        return f"Log {self.path}, log completeness: {self.level}"
 
     def __str__(self) -> str:
         from cascade_sim.logs.importing.market import summary
 
-        return joined(summary(self.imported, self.path))
+        return joined(summary(self.imported, self.path, self.replayed))
 
 
 @dataclass(frozen=True)
@@ -392,6 +447,26 @@ class CompareResult(Result):
         others = ", ".join(comparison["other"] for comparison in self.comparisons)
         return f"{others} against {self.comparisons[0]['first']}"
 
+    def headline(self) -> str:
+        """Return the verdict on each pair."""
+        from cascade_sim.analysis.report.compare_verdict import compare_verdict
+
+        if len(self.comparisons) == 1:
+            return compare_verdict(self.comparisons[0])[0]
+        return " ".join(f"{each['other']}: {compare_verdict(each)[0]}" for each in self.comparisons)
+
+    def overview(self) -> pd.DataFrame:
+        """Return a row per run and arm: lift of revenue per request with its 95 % CI, before, after."""
+        import pandas as pd
+
+        rows = []
+        for comparison in self.comparisons:
+            for arm, table in comparison["arms"].items():
+                entry = table.get(DECISION) or {}
+                values = ((entry.get(side) or {}).get("value") for side in ("before", "after"))
+                rows.append([comparison["other"], arm, _lift_text(entry), *values])
+        return pd.DataFrame(rows, columns=["run", "arm", LIFT, "before", "after"])
+
     def scenario(self) -> pd.DataFrame:
         """Return a row per scenario key that differs: columns run, key, old, new."""
         import pandas as pd
@@ -420,7 +495,7 @@ class SweepResult(Result):
         """Return a row per cell and metric.
 
         Returns:
-            Columns cell, one per swept key, measure, value, low, high and lift over the first cell; 95 % CIs.
+            Columns cell, one per swept key, measure, value, low, high and lift over the reference; 95 % CIs.
         """
         import pandas as pd
 
@@ -438,6 +513,26 @@ class SweepResult(Result):
     def title(self) -> str:
         """Return scenario and arm."""
         return f"Sweep of {self.findings['name']}, arm {self.findings['arm']}"
+
+    def headline(self) -> str:
+        """Return which cell is best in revenue per request and in CTR."""
+        from cascade_sim.analysis.report.sections.sweep import sweep_headline
+
+        return sweep_headline(self.findings, "expected_ctr", DECISION)
+
+    def overview(self) -> pd.DataFrame:
+        """Return a row per cell: the lift of revenue per request with its 95 % CI, then the main metrics."""
+        import pandas as pd
+
+        cells = self.findings["cells"]
+        known = [metric for metric in OVERVIEW if any(metric in cell["measures"] for cell in cells)]
+        rows = []
+        for i, cell in enumerate(cells):
+            measures = cell["measures"]
+            lift = _lift_text(measures.get(DECISION)) if i else "reference"
+            values = ((measures.get(metric) or {}).get("value") for metric in known)
+            rows.append([cell["name"], lift, *values])
+        return pd.DataFrame(rows, columns=["cell", LIFT, *known])
 
 
 @dataclass(frozen=True)
@@ -521,6 +616,16 @@ class TraceResult(Result):
             raise UserError("stages: no ad was asked about; give trace(…, ad=ID)")
         return pd.DataFrame(self.trace["ad"]["stages"])
 
+    def headline(self) -> str:
+        """Return what became of the ad; empty if `trace` was called without one."""
+        from cascade_sim.diagnostics.trace import ad_verdict
+
+        return ad_verdict(self.trace)
+
+    def overview(self) -> pd.DataFrame:
+        """Return the stages of the ad, or the page if `trace` was called without one."""
+        return self.stages() if "ad" in self.trace else self.frame()
+
     def title(self) -> str:
         """Return request and arm."""
         return f"Request {self.trace['request']} in arm {self.trace['arm']}"
@@ -550,7 +655,7 @@ class LandscapeResult(Result):
     def title(self) -> str:
         """Return ad, arm and the ad's own bid."""
         answer = self.landscape
-        return f"Ad {answer.ad} in arm {answer.arm}; its own bid is {answer.init_bid:.6f}"
+        return f"Ad {answer.label} in arm {answer.arm}; its own bid is {answer.init_bid:.6f}"
 
 
 @dataclass(frozen=True)

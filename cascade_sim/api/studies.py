@@ -152,6 +152,7 @@ def sweep(
     y: str = "expected_revenue_per_request",
     out: str | Path | None = None,
     retrain: bool = False,
+    fixed_models: bool = False,
     keep_logs: bool = False,
     workers: int | None = None,
     device: str = "auto",
@@ -159,9 +160,10 @@ def sweep(
     engine: str = "local",
     address: str | None = None,
 ) -> SweepResult:
-    """Run a scenario over a grid of settings, several seeds each; lifts are relative to the first cell.
+    """Run a scenario over a grid of settings, several seeds each; lifts are relative to its own setting.
 
-    Models are trained on the log of the first cell's cascade unless `retrain`. Finished cells are reused.
+    That setting is the reference, a cell of the grid or one more. Models are trained on the log of its
+    cascade unless `retrain`. Finished cells are reused.
 
     Args:
         scenario: path of a scenario file, name of a shipped one, its content as a dict, or a Scenario.
@@ -173,6 +175,7 @@ def sweep(
         y: metric of the vertical axis.
         out: folder of sweep.csv and sweep.html, by default runs/<name>-sweep.
         retrain: train each cell's models on its own log.
+        fixed_models: run the reference alone, and serve all other cells with its models, as `whatif` does.
         keep_logs: keep the logs of all cells.
         workers: processes; by default all cores.
         device: where models are trained: "auto", "cpu", "cuda" or "mps".
@@ -191,20 +194,31 @@ def sweep(
     """
     from cascade_sim.context import run_context
     from cascade_sim.storage.folder import default_folder
-    from cascade_sim.study.sweeps import check_sweep, load_grid, parse_axes, run_sweep, write_sweep
+    from cascade_sim.study.sweeps import (
+        check_sweep,
+        load_grid,
+        parse_axes,
+        run_sweep,
+        with_reference,
+        write_sweep,
+    )
 
     at_least_one(seeds=seeds, workers=workers)
     axes = parse_axes(_axis_texts(over))
     with as_file(scenario) as path:
         cells = load_grid(path, axes, checked_overrides(set))
-    check_sweep(cells, arm, (x, y))
+        axes, cells = with_reference(path, axes, cells, checked_overrides(set))
+    check_sweep(cells, arm, (x, y), retrain=retrain, fixed_models=fixed_models)
     seeds = seeds or (SWEPT_WORLDS if cells[0].scenario.world.has("seeds") else 1)
     folder = Path(out) if out is not None else default_folder(f"{cells[0].scenario.name}-sweep")
     context = run_context(
         folder, [cell.scenario for cell in cells], workers=workers or usable_cores(), device=device,
         quiet=quiet, engine=engine, address=address,
     )  # fmt: skip
-    findings = run_sweep(axes, cells, context, arm=arm, seeds=seeds, retrain=retrain, keep_logs=keep_logs)
+    findings = run_sweep(
+        axes, cells, context, arm=arm, seeds=seeds, retrain=retrain, fixed_models=fixed_models,
+        keep_logs=keep_logs,
+    )  # fmt: skip
     return SweepResult(findings, tuple(write_sweep(findings, folder, x, y)))
 
 
@@ -258,7 +272,7 @@ def check(
     tolerance: Texts = (),
     metric: Texts = (),
     arm: Texts = (),
-    fresh: int | None = None,
+    traffic_sample: int | None = None,
     retrain: bool = False,
     set: Sequence[str] = (),
     workers: int | None = None,
@@ -268,8 +282,8 @@ def check(
     """Test a scenario, or a finished run, for metric changes against a saved baseline.
 
     Significance is Holm-adjusted over all metrics of all arms, at 5 %.
-    Compared on the same requests with common random numbers or, with `fresh`, on new requests of the same
-    world. Models whose recipe is unchanged are not trained again unless `retrain`.
+    Compared on the same requests with common random numbers or, with `traffic_sample`, on new requests of
+    the same world. Models whose recipe is unchanged are not trained again unless `retrain`.
 
     Args:
         what: scenario (path, name, dict or Scenario), run folder or RunResult.
@@ -277,7 +291,8 @@ def check(
         tolerance: relative changes that pass, as "0.5%" or "rpm=0.5%".
         metric: metrics to test; by default all of the baseline.
         arm: arms to test; by default all of the baseline.
-        fresh: number of new requests; by default those of the baseline.
+        traffic_sample: evaluate on this independent sample of requests (1, 2, …), unpaired; by default on the
+            baseline's requests.
         retrain: train models on the log of the changed cascade.
         set: overrides as "path.to.key=value".
         workers: threads; by default all cores.
@@ -297,20 +312,20 @@ def check(
     from cascade_sim.regression.check import check_revenue, guarded, refuse_incomparable
     from cascade_sim.regression.serving import measured_folder
 
-    at_least_one(fresh=fresh, workers=workers)
+    at_least_one(traffic_sample=traffic_sample, workers=workers)
     tolerances, metrics, arms = as_texts(tolerance), as_texts(metric), as_texts(arm)
     kept = read_baseline(Path(against))
     plan = guarded(kept, metrics, arms, tolerances)  # mistakes before work
     if isinstance(what, RunResult) or (isinstance(what, str | Path) and Path(what).is_dir()):
         folder = run_path(what)
-        for option, value in (("--set", set), ("--fresh", fresh), ("--retrain", retrain)):
+        for option, value in (("--set", set), ("--traffic-sample", traffic_sample), ("--retrain", retrain)):
             if value:
                 raise UserError(f"{option}: {folder} is a finished run; give a scenario to run it otherwise")
         measured = measured_folder(folder)
     else:
         where = str(what) if isinstance(what, str | Path) else NOT_A_PATH
         scenario = load_scenario(what, set=set)
-        refuse_incomparable(kept, scenario, where, plan, is_fresh=bool(fresh))
+        refuse_incomparable(kept, scenario, where, plan, is_fresh=bool(traffic_sample))
 
         from cascade_sim.context import scratch_context
         from cascade_sim.foundation.progress import Progress
@@ -323,7 +338,7 @@ def check(
                 scenario,
                 where,
                 context,
-                stretch=fresh or 0,
+                stretch=traffic_sample or 0,
                 with_market=any(metric in MARKET_METRICS for _, metric in plan),
                 logged_by=None if retrain else kept.scenario,
             )

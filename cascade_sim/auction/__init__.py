@@ -5,30 +5,37 @@ What needs numpy is imported when it is asked for: a scenario looks at the prici
 
 from typing import TYPE_CHECKING, Any
 
-from cascade_sim.auction.pricing import PRICINGS
+from cascade_sim.auction.pricing import PRICINGS, WAYS
 
 if TYPE_CHECKING:
     from cascade_sim.auction.rules import (
+        EXACT,
         MICROS,
         AuctionResult,
         RankedAuction,
+        Rounding,
         auction,
         dot_auction,
         floor_micros,
         reprice,
+        round_prices,
         run_auction,
         to_micros,
     )
 
 __all__ = [
+    "EXACT",
     "MICROS",
     "PRICINGS",
+    "WAYS",
     "AuctionResult",
     "RankedAuction",
+    "Rounding",
     "auction",
     "dot_auction",
     "floor_micros",
     "reprice",
+    "round_prices",
     "run_auction",
     "to_micros",
 ]

@@ -12,6 +12,7 @@ from cascade_sim.auction.kernels import (
     _BY_REQUEST,
     _EFFECTS,
     _PARAMETERS,
+    _ROUNDING,
     _SHORT_REALS,
     FEW,
     _best_few,
@@ -33,13 +34,13 @@ _BIDS = types.Array(float64, 1, "C", readonly=True)
 @_compiled(
     int64(
         *(_SHORT_REALS, _SHORT_REALS, _TILES, _SHORT_IDS, boolean, _BIDS),
-        *(int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS),
+        *(int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS, _ROUNDING),
         *(int32[:, ::1], float32[:, ::1], float64[:, ::1], int64[:, ::1]),
     )
 )
 def rank_dots(
     code, ad_code, tiles, ids, are_all, bid_of, pricing, parameters, reserve_cpc, score_floor, slot_effects,
-    ads, pctr, bid, cpc_micros,
+    rounding, ads, pctr, bid, cpc_micros,
 ):  # fmt: skip
     """Fill ads, pctr and bid [R, slots+1] and cpc_micros [R, slots]; the first odd request, or -1.
 
@@ -97,7 +98,7 @@ def rank_dots(
             bid[r, place], pctr[r, place] = 0.0, np.float32(0.0)
         price_listed(
             top_bid, top_quality, top_score, n_kept,
-            pricing, parameters, reserve, score_floor, slot_effects, cpc,
+            pricing, parameters, reserve, score_floor, slot_effects, rounding, cpc,
         )  # fmt: skip
         for place in range(depth - 1):
             micros = whole_micros(cpc[place], bid[r, place])

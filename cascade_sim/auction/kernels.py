@@ -19,11 +19,13 @@ from cascade_sim.foundation.compilation import kernel
 _REALS = types.Array(float64, 2, "C", readonly=True)
 _SHORT_REALS = types.Array(float32, 2, "C", readonly=True)  # as models predict: no copy is made of them
 _IDS = types.Array(int64, 2, "C", readonly=True)
-_EFFECTS = _BY_REQUEST = _PARAMETERS = types.Array(float64, 1, "C", readonly=True)
+_EFFECTS = _BY_REQUEST = _PARAMETERS = _ROUNDING = types.Array(float64, 1, "C", readonly=True)
 _inner: Any = partial(njit, nogil=True, error_model="numpy", forceinline=True)
 _compiled: Any = partial(kernel, error_model="numpy")
 MICROS = 1e6  # in a unit of money
 MAX_MONEY = 9.0e12  # above it, micro-units no longer fit into 64 bits
+SLACK = 1e-9  # of a number of units: what is nearer to a multiple was one before floats took it apart
+MAX_SLACK = 1e-3  # and units at most
 NEARLY_1 = 1 + 4 * np.finfo(float).eps  # two roundings away from an integer counts as that number
 FEW = 12  # places of a list, up to which a pass for each is quicker than insertion
 NAMES = tuple(RULES)  # the rules that are compiled: those registered when this module is first imported
@@ -70,12 +72,33 @@ _asked = _one_of(tuple(RULES.values()))
 
 
 @_inner
+def rounded(price, unit, way):
+    """A price as a multiple of `unit` micro-units, the way as a place in `pricing.WAYS`. In money.
+
+    A price that floats set apart from a multiple, or from the middle of two, by SLACK counts as that.
+    """
+    units = price * (MICROS / unit)
+    slack = min(SLACK * max(units, 1.0), MAX_SLACK)
+    half = 0.5 if way == 0.0 else 0.0
+    whole = np.ceil(units - slack) if way == 1.0 else np.floor(units + slack + half)
+    return whole * unit / MICROS
+
+
+@_compiled(types.void(float64[::1], float64, float64, float64[::1]))
+def all_rounded(price, unit, way, out):
+    """Fill out [n] with `rounded` prices."""
+    for i in range(len(price)):
+        out[i] = rounded(price[i], unit, way)
+
+
+@_inner
 def price_listed(
-    bid, quality, score, n_listed, pricing, parameters, reserve_cpc, score_floor, slot_effects, cpc
+    bid, quality, score, n_listed, pricing, parameters, reserve_cpc, score_floor, slot_effects, rounding, cpc
 ):
     """CPC of one ranked list. bid, quality, score: slots + 1 places, n_listed of them filled; cpc: per slot.
 
-    pricing is the place of the rule among NAMES, parameters are its own.
+    pricing is the place of the rule among NAMES, parameters are its own. rounding [3]: unit in micro-units
+    (0 none), way, and the increment over the runner-up.
 
     The reserves of an ad stand in the place of every lower score below it, as a bidder for each slot would.
     """
@@ -86,19 +109,22 @@ def price_listed(
             continue
         next_score = score[k + 1] if k + 1 < n_listed else 0.0
         # Quality 0 (only when repricing) makes prices infinite, so the bid is paid; 0 / 0 must not arise.
-        to_keep = next_score / quality[k] if next_score > 0.0 else 0.0
-        least_score = max(score_floor, reserve_cpc * quality[k])
+        critical_bid = next_score / quality[k] + rounding[2] if next_score > 0.0 else 0.0
+        min_score = max(score_floor, reserve_cpc * quality[k])
         externality = 0.0  # sum over j > k of (x_{j-1} - x_j) * max(s_j, least); x = 0 beyond the last slot
         effect_below = 0.0
         for j in range(slots - 1, k - 1, -1):
-            met = max(score[j + 1], least_score) if j + 1 < n_listed else least_score
+            met = max(score[j + 1], min_score) if j + 1 < n_listed else min_score
             externality += (slot_effects[j] - effect_below) * met
             effect_below = slot_effects[j]
-        harm = externality / slot_effects[k]
-        harm = harm / quality[k] if harm > 0.0 else 0.0
+        per_click = externality / slot_effects[k]
+        per_click = per_click / quality[k] if per_click > 0.0 else 0.0
         least = max(score_floor / quality[k], reserve_cpc) if score_floor > 0.0 else reserve_cpc
-        price = _asked(pricing, Slot(bid[k], to_keep, harm), parameters)
-        cpc[k] = min(max(price, least), bid[k])
+        price = _asked(pricing, Slot(bid[k], critical_bid, per_click), parameters)
+        price = min(max(price, least), bid[k])
+        if rounding[0] > 0.0:
+            price = min(rounded(price, rounding[0], rounding[1]), bid[k])
+        cpc[k] = price
 
 
 # Rows are named by their number: an array of a row by itself would have to be counted in and out.
@@ -184,14 +210,14 @@ def _best_of_many(score, ids, has_ids, r, ranked, top_score):
 @_compiled(
     [
         int64(
-            *(_REALS, quality, _IDS, boolean, int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS),
+            *(_REALS, quality, _IDS, boolean, int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS, _ROUNDING),
             *(int64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1]),
         )
         for quality in (_REALS, _SHORT_REALS)
     ]
 )
 def rank_and_price(
-    bid, quality, ids, has_ids, pricing, parameters, reserve_cpc, score_floor, slot_effects, ranked,
+    bid, quality, ids, has_ids, pricing, parameters, reserve_cpc, score_floor, slot_effects, rounding, ranked,
     ranked_bid, ranked_quality, cpc,
 ):  # fmt: skip
     """Fill ranked, its bids and qualities [R, slots+1], and cpc [R, slots].
@@ -225,7 +251,7 @@ def rank_and_price(
             ranked_bid[r, place] = ranked_quality[r, place] = 0.0
         price_listed(
             top_bid, top_quality, top_score, n_kept,
-            pricing, parameters, reserve, score_floor, slot_effects, cpc[r],
+            pricing, parameters, reserve, score_floor, slot_effects, rounding, cpc[r],
         )  # fmt: skip
     return -1
 
@@ -251,8 +277,10 @@ def all_micros(price, bid, charges):
     return True
 
 
-@_compiled(int64(_REALS, _REALS, int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS, float64[:, ::1]))
-def price_in_order(bid, quality, pricing, parameters, reserve_cpc, score_floor, slot_effects, cpc):
+@_compiled(
+    int64(_REALS, _REALS, int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS, _ROUNDING, float64[:, ::1])
+)
+def price_in_order(bid, quality, pricing, parameters, reserve_cpc, score_floor, slot_effects, rounding, cpc):
     """Fill cpc [R, slots] for lists in rank order; return the flat index of the first bad input, or -1.
 
     A list ends at its first bid of 0; a positive bid after that counts as bad input.
@@ -277,6 +305,6 @@ def price_in_order(bid, quality, pricing, parameters, reserve_cpc, score_floor, 
         n_listed, reserve = min(n_listed, depth), reserve_cpc[r * step]
         price_listed(
             top_bid, top_quality, top_score, n_listed,
-            pricing, parameters, reserve, score_floor, slot_effects, cpc[r],
+            pricing, parameters, reserve, score_floor, slot_effects, rounding, cpc[r],
         )  # fmt: skip
     return -1

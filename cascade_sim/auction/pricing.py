@@ -7,7 +7,7 @@ of a scenario. The contract is `cascade_sim.protocols.Pricing`.
 
 from collections.abc import Collection, Iterator
 
-from cascade_sim.protocols import Pricing, Slot
+from cascade_sim.protocols import Parameter, Pricing, Slot
 
 
 def gsp(slot: Slot) -> float:
@@ -19,10 +19,10 @@ def gsp(slot: Slot) -> float:
     Returns:
         Cost per click before reserves and bid are applied.
 
-    >>> gsp(Slot(bid=2.0, to_keep=1.5, harm=1.2))
+    >>> gsp(Slot(bid=2.0, critical_bid=1.5, externality=1.2))
     1.5
     """
-    return slot.to_keep
+    return slot.critical_bid
 
 
 def vcg(slot: Slot) -> float:
@@ -34,10 +34,10 @@ def vcg(slot: Slot) -> float:
     Returns:
         Cost per click before reserves and bid are applied.
 
-    >>> vcg(Slot(bid=2.0, to_keep=1.5, harm=1.2))
+    >>> vcg(Slot(bid=2.0, critical_bid=1.5, externality=1.2))
     1.2
     """
-    return slot.harm
+    return slot.externality
 
 
 def first(slot: Slot) -> float:
@@ -49,7 +49,7 @@ def first(slot: Slot) -> float:
     Returns:
         Cost per click before reserves and bid are applied.
 
-    >>> first(Slot(bid=2.0, to_keep=1.5, harm=1.2))
+    >>> first(Slot(bid=2.0, critical_bid=1.5, externality=1.2))
     2.0
     """
     return slot.bid
@@ -65,20 +65,24 @@ def soft_floor(slot: Slot, floor: float) -> float:
     Returns:
         Cost per click before reserves and bid are applied.
 
-    >>> soft_floor(Slot(bid=2.0, to_keep=1.5, harm=1.2), floor=1.8)
+    >>> soft_floor(Slot(bid=2.0, critical_bid=1.5, externality=1.2), floor=1.8)
     1.8
     """
-    return slot.bid if slot.bid < floor else max(slot.to_keep, floor)
+    return slot.bid if slot.bid < floor else max(slot.critical_bid, floor)
 
 
 RULES = {
     "gsp": Pricing(gsp),
     "vcg": Pricing(vcg, needs_squashing_1=True),
     "first": Pricing(first),
-    "soft_floor": Pricing(soft_floor, parameters={"soft_floor": "CPC; a lower bid is paid in full"}),
+    "soft_floor": Pricing(
+        soft_floor, parameters={"soft_floor": Parameter("CPC; a lower bid is paid in full")}
+    ),
 }
 PRICINGS = tuple(RULES)
-PARAMETERS = {name: meaning for rule in RULES.values() for name, meaning in rule.parameters.items()}
+WAYS = ("nearest", "up", "down")  # of rounding prices; halves go up
+NO_INCREMENT = ("first", "vcg")  # rules that do not look at the next score alone
+PARAMETERS = {name: one for rule in RULES.values() for name, one in rule.parameters.items()}
 NEED_SQUASHING_1 = tuple(name for name, rule in RULES.items() if rule.needs_squashing_1)
 
 
@@ -95,6 +99,6 @@ def missing(pricing: str, given: Collection[str]) -> Iterator[tuple[str, str]]:
 
     None has a default: one that changes nothing would let a forgotten parameter pass for another rule.
     """
-    for name, meaning in RULES[pricing].parameters.items():
+    for name, parameter in RULES[pricing].parameters.items():
         if name not in given:
-            yield name, f"pricing {pricing} needs {name} ({meaning})"
+            yield name, f"pricing {pricing} needs {name} ({parameter.meaning})"

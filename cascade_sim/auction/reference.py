@@ -11,13 +11,15 @@ slow is plain. `check-auctions` and the tests compare `cascade_sim.auction.rules
     first     one's own bid
     soft_floor  one's own bid if that is below the soft floor, else the gsp price, raised to the soft floor
     bounds    no price is below the reserves, none above the bid
+    increment added to what the next one's score asks for, where there is a next one
+    rounding  last: to a multiple of the unit, up, down or to the nearest (halves up), not above the bid
 
 Prices are exact fractions of the doubles that go in.
 """
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import floor, sqrt
+from math import ceil, floor, sqrt
 from sys import float_info
 
 MICROS = 10**6
@@ -34,6 +36,9 @@ def reference_auction(
     effects: Sequence[float],
     ids: Sequence[int],
     soft_floor: float | None = None,
+    unit_micros: int = 0,
+    how: str = "nearest",
+    increment: float = 0.0,
 ) -> tuple[list[int | None], list[Fraction | None]]:
     """One request: (winning column per slot, CPC per slot), both None where a slot stays empty.
 
@@ -57,6 +62,8 @@ def reference_auction(
         for place in range(min(slots, len(contenders))):
             if pricing in ("gsp", "soft_floor"):
                 needed = scores[place + 1] if place + 1 < len(scores) else Fraction(0)
+                if place + 1 < len(scores):
+                    needed += Fraction(increment) * rates[place]
             elif pricing == "vcg":
                 least = max(Fraction(reserve_cpc) * rates[place], Fraction(score_floor))
                 needed = harm_to_others(place, scores, slots, effects, least) / Fraction(effects[place])
@@ -67,6 +74,10 @@ def reference_auction(
                 floor = Fraction(soft_floor)
                 price = values[place] if values[place] < floor else max(price, floor)
             prices.append(min(price, values[place]))
+    if unit_micros:
+        prices = [
+            min(to_unit(price, unit_micros, how), value) for price, value in zip(prices, values, strict=False)
+        ]
     empty = [None] * (slots - len(prices))
     return [*contenders[:slots], *empty], [*prices, *empty]
 
@@ -87,6 +98,16 @@ def harm_to_others(
     others = [*scores[:place], *scores[place + 1 :], *[least] * slots]
     free = [*effects[:place], *effects[place + 1 : slots]]
     return best_total(effects[:slots], others) - best_total(free, others)
+
+
+def to_unit(price: Fraction, unit_micros: int, how: str) -> Fraction:
+    """A price as a multiple of the unit; a billionth beside a multiple, or the middle of two, is on it."""
+    units = price * MICROS / unit_micros
+    slack = min(max(units, Fraction(1)) / 10**9, Fraction(1, 1000))
+    half = Fraction(1, 2)
+    turned = {"nearest": floor(units + slack + half), "up": ceil(units - slack), "down": floor(units + slack)}
+    whole = turned[how]
+    return Fraction(whole * unit_micros, MICROS)
 
 
 def squashed(pctr: float, squashing: float) -> float:

@@ -10,6 +10,9 @@ the smaller id. Cost per click in slot k, with s_(k+1) the score of the next eli
     first  b_k
     soft_floor  b_k if b_k < soft_floor, else max(the gsp price, soft_floor)
 
+With an increment, s_(k+1) / q_k is that plus the increment where there is a next ad (gsp and soft_floor).
+With a rounding, prices become multiples of its unit last of all: rounding down may go below a reserve.
+
 never above b_k (float rounding could lift it there). The runner-up of the last slot takes part: prices come
 before the cut to the slots.
 
@@ -26,12 +29,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Integral, Real
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cascade_sim.auction.pricing import PARAMETERS, RULES, Pricing, missing, needless
+from cascade_sim.auction.pricing import PARAMETERS, RULES, WAYS, Pricing, missing, needless
 from cascade_sim.foundation.errors import did_you_mean
 
 MICROS = 1_000_000
@@ -41,11 +44,34 @@ _WORTH_COMPILED = 4_096  # prices; fewer are not worth loading numba for
 _NO_IDS, _NO_SHORT_IDS = np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int32)
 _NO_TILES = np.zeros((0, 0, 8), np.float32)
 _NO_PARAMETERS = np.zeros(0)
+_NO_ROUNDING = np.zeros(3)
+_Reals: TypeAlias = NDArray[np.float64]
 _NUMBER = (Real, Decimal)
 KEYWORDS = (
-    *("slots", "pricing", "squashing", "reserve_cpc", "score_floor", "slot_effects", "ids"),
+    *("slots", "pricing", "squashing", "reserve_cpc", "score_floor", "slot_effects", "ids", "rounding"),
     *PARAMETERS,
 )
+
+
+class Rounding(NamedTuple):
+    """How prices are rounded, and what is added to the next score; by default neither is done.
+
+    Attributes:
+        unit: prices are multiples of it, in money, of whole micro-units; 0: they are not rounded.
+        how: one of WAYS; halves go up.
+        increment: added to the minimum bid that keeps the slot, where there is a next ad; in money.
+    """
+
+    unit: float = 0.0
+    how: str = "nearest"
+    increment: float = 0.0
+
+    @property
+    def unit_micros(self) -> int:
+        return round(self.unit * MICROS)
+
+
+EXACT = Rounding()
 
 
 class AuctionResult(NamedTuple):
@@ -53,7 +79,7 @@ class AuctionResult(NamedTuple):
 
     Attributes:
         winners: [slots] or [R, slots] int64 column indices, -1 for an empty slot.
-        cpc: same shape, float64, before rounding to micro-units; 0.0 for an empty slot.
+        cpc: same shape, float64, before rounding to micro-units but after `rounding`; 0.0 for an empty slot.
     """
 
     winners: NDArray[np.int64]  # [slots] or [R, slots] column indices, -1 for an empty slot
@@ -90,6 +116,7 @@ def run_auction(
     score_floor: float = 0.0,
     slot_effects: ArrayLike | None = None,
     ids: ArrayLike | None = None,
+    rounding: Rounding = EXACT,
     **parameters: float,
 ) -> AuctionResult:
     """Rank, price and cut one request [c] or many [R, c]; rank score = bid * pctr ** squashing.
@@ -105,6 +132,7 @@ def run_auction(
         slot_effects: [>= slots] examination probabilities, for vcg alone; None: all slots alike.
         ids: same shape as bid; break ties (smaller first) and mark padding (negative: never eligible).
             Without ids the smaller column wins a tie.
+        rounding: unit and way in which prices are rounded, and the increment over the next score.
         **parameters: parameters of the pricing rule.
 
     Returns:
@@ -136,6 +164,7 @@ def run_auction(
         score_floor=score_floor,
         slot_effects=slot_effects,
         ids=ids,
+        rounding=rounding,
         quality_name="pctr" if squashing == 1 else f"pctr ** {squashing}",
         **parameters,
     )
@@ -152,6 +181,7 @@ def auction(
     score_floor: float = 0.0,
     slot_effects: ArrayLike | None = None,
     ids: ArrayLike | None = None,
+    rounding: Rounding = EXACT,
     quality_name: str = "quality",
     **parameters: float,
 ) -> RankedAuction:
@@ -169,7 +199,9 @@ def auction(
         id_table = _id_table(ids)
         _same_shape(bid, ids, "ids")
     slots = _slots(slots)
-    kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects, parameters)
+    kernels, rules = _rules(
+        len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects, rounding, parameters
+    )
     ranked = np.empty((len(bids), slots + 1), np.int64)
     ranked_bid, ranked_quality = np.empty(ranked.shape), np.empty(ranked.shape)
     cpc = np.empty((len(bids), slots))
@@ -194,6 +226,7 @@ def dot_auction(
     reserve_cpc: ArrayLike = 0.0,
     score_floor: float = 0.0,
     slot_effects: ArrayLike | None = None,
+    rounding: Rounding = EXACT,
     **parameters: float,
 ) -> DotPage | None:
     """The auction among ads whose pCTR is the sigmoid of <code [R, D], ad_code [A, D]>, in one pass.
@@ -205,7 +238,7 @@ def dot_auction(
     from cascade_sim.auction.fused import rank_dots  # numba is loaded when first needed
 
     slots = _slots(slots)
-    _, rules = _rules(len(code), slots, pricing, reserve_cpc, score_floor, slot_effects, parameters)
+    _, rules = _rules(len(code), slots, pricing, reserve_cpc, score_floor, slot_effects, rounding, parameters)
     shape = (len(code), slots + 1)
     page = DotPage(
         np.empty(shape, np.int32),
@@ -227,6 +260,7 @@ def reprice(
     score_floor: float = 0.0,
     pricing: str = "gsp",
     slot_effects: ArrayLike | None = None,
+    rounding: Rounding = EXACT,
     **parameters: float,
 ) -> NDArray[np.float64]:
     """CPC [slots] or [R, slots] of lists already in rank order, under other qualities; nobody moves.
@@ -239,7 +273,9 @@ def reprice(
     bids, qualities = _table(bid, "bid"), _table(quality, "quality")
     _same_shape(bid, quality, "quality")
     slots = _slots(slots)
-    kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects, parameters)
+    kernels, rules = _rules(
+        len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects, rounding, parameters
+    )
     cpc = np.empty((len(bids), slots))
     bad = kernels.price_in_order(bids, qualities, *rules, cpc)
     if bad >= 0:
@@ -383,12 +419,14 @@ def _slots(slots: int) -> int:
     return int(slots)
 
 
-def _amount(value: float, name: str) -> float:
-    """A finite number, 0 or more."""
+def _amount(value: float, name: str, high: float = np.inf) -> float:
+    """A finite number, 0 or more and at most `high`."""
     number = float(value) if isinstance(value, _NUMBER) and not isinstance(value, bool) else np.nan
     if not 0 <= number < np.inf:
         shown = value if isinstance(value, _NUMBER) else repr(value)
         raise ValueError(f"{name} is {shown}; it must be a finite number, 0 or more")
+    if number > high:
+        raise ValueError(f"{name} is {value}; it must be at most {high:g}")
     return number
 
 
@@ -406,8 +444,9 @@ def _rules(
     reserve_cpc: ArrayLike,
     score_floor: float,
     slot_effects: ArrayLike | None,
+    rounding: Rounding,
     parameters: Mapping[str, float],
-) -> tuple[ModuleType, tuple[int, NDArray[np.float64], NDArray[np.float64], float, NDArray[np.float64]]]:
+) -> tuple[ModuleType, tuple[int, _Reals, _Reals, float, _Reals, _Reals]]:
     """The kernels, and the checked rules in the order they take them; reserves [1] for all, or [R]."""
     from cascade_sim.auction import kernels  # numba is loaded when first needed
 
@@ -431,7 +470,36 @@ def _rules(
         if not (np.all(effects > 0) and np.all(np.isfinite(effects)) and np.all(np.diff(effects) <= 0)):
             raise ValueError(f"slot_effects must be positive, finite and never increase: {effects.tolist()}")
         effects = effects[:slots]
-    return kernels, (kernels.NAMES.index(pricing), own, reserves, score_floor, effects)
+    habits = _NO_ROUNDING if rounding == EXACT else _checked_rounding(rounding)
+    return kernels, (kernels.NAMES.index(pricing), own, reserves, score_floor, effects, habits)
+
+
+def _checked_rounding(rounding: Rounding) -> _Reals:
+    """[3] as the kernels take it; ValueError for a unit that is not of whole micro-units, or another way."""
+    unit, increment = _amount(rounding.unit, "rounding unit"), _amount(rounding.increment, "increment")
+    micros = round(unit * MICROS)
+    if unit and (micros < 1 or abs(unit * MICROS - micros) > 1e-6 * micros):
+        raise ValueError(f"rounding unit is {unit}; it must be 0, or whole micro-units (0.000001)")
+    if rounding.how not in WAYS:
+        raise ValueError(f"rounding is {rounding.how!r}; known: {', '.join(WAYS)}")
+    return np.array([micros, WAYS.index(rounding.how), increment], np.float64)
+
+
+def round_prices(cpc: ArrayLike, rounding: Rounding) -> NDArray[np.float64]:
+    """Prices as multiples of a rounding's unit, as the auction rounds them; nothing is added.
+
+    >>> round_prices([0.1234, 0.12], Rounding(0.01, "up")).tolist()
+    [0.13, 0.12]
+    """
+    prices = np.ascontiguousarray(cpc, np.float64)
+    unit, way, _ = _checked_rounding(rounding).tolist()
+    if not unit:
+        return prices
+    from cascade_sim.auction import kernels  # numba is loaded when first needed
+
+    out = np.empty(prices.shape)
+    kernels.all_rounded(prices.reshape(-1), unit, way, out.reshape(-1))
+    return out
 
 
 def _parameters(pricing: str, given: Mapping[str, float]) -> NDArray[np.float64]:
@@ -446,7 +514,7 @@ def _parameters(pricing: str, given: Mapping[str, float]) -> NDArray[np.float64]
         raise ValueError(f"{name} {text}")
     for _, text in missing(pricing, given):
         raise ValueError(text)
-    return np.array([_amount(given[name], name) for name in rule.parameters])
+    return np.array([_amount(given[name], name, one.high) for name, one in rule.parameters.items()])
 
 
 def _reserves(reserve_cpc: ArrayLike, n_requests: int) -> NDArray[np.float64]:

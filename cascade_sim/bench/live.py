@@ -32,7 +32,7 @@ def measure(run: Path) -> dict[str, Any]:
     base = session.arm(Variant(session.baseline))
     by_parameter: dict[str, dict[str, list[float]]] = {}
     for parameter in parameters_of(session, session.baseline):
-        values = [value for value in curve_values(parameter) if value != parameter["today"]]
+        values = [value for value in curve_values(parameter) if value != parameter["current"]]
         spent = by_parameter.setdefault(parameter["path"], {"quick": [], "all": []})
         for value in values[:: max(1, len(values) // MAX_VALUES)]:
             way = Variant(session.baseline, (f"{parameter['path']}={value}",))

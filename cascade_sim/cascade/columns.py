@@ -1,14 +1,19 @@
 """What is written down of a served block: a row per shown ad, and a row per request."""
 
+from collections.abc import Mapping
 from math import prod
+from types import MappingProxyType
 
 import numpy as np
 
 from cascade_sim.cascade.exploration import Explored
 from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.request import Block
+from cascade_sim.cascade.retrievers.routes import route_column
 from cascade_sim.foundation.kernels import is_full, n_filled
 from cascade_sim.world.world import World
+
+NO_ROUTES: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
 class _Shown:
@@ -35,9 +40,17 @@ class _Shown:
 
 
 def impression_columns(
-    world: World, block: Block, explored: Explored, result: Outcome, arrives: np.ndarray | None = None
+    world: World,
+    block: Block,
+    explored: Explored,
+    result: Outcome,
+    arrives: np.ndarray | None = None,
+    routes: Mapping[str, np.ndarray] = NO_ROUTES,
 ) -> dict[str, np.ndarray]:
-    """One row per shown ad, in request and slot order; with `arrives` [R, k], when its conversion is seen."""
+    """One row per shown ad, in request and slot order.
+
+    With `arrives` [R, k], when its conversion is seen; with `routes` {name: [R, k]}, whether each brought it.
+    """
     decision = explored.decision
     shown, slots = _Shown(decision.win_set), np.arange(decision.win_set.shape[1], dtype=np.int8)
     ad = shown.of_slots(decision.win_set)
@@ -61,6 +74,7 @@ def impression_columns(
         "charge_micros": shown.of_slots(result.charges_micros),
         "is_explored": shown.of_requests(explored.is_explored),
         "propensity": shown.of_slots(explored.propensity),
+        **{route_column(name): shown.of_slots(is_brought) for name, is_brought in routes.items()},
     }
 
 

@@ -16,7 +16,7 @@ from cascade_sim.cascade.request import Arm, Block, Decision, Platform
 from cascade_sim.cascade.scorers import is_probability
 from cascade_sim.cascade.serve import score
 from cascade_sim.foundation import random as draws
-from cascade_sim.foundation.kernels import least_of_rows, n_filled
+from cascade_sim.foundation.kernels import n_filled, smallest_per_row
 
 
 @dataclass(frozen=True)
@@ -75,4 +75,4 @@ def _explored_page(block: Block, ads: np.ndarray, arm: Arm, platform: Platform) 
 def random_page(requests: np.ndarray, ids: np.ndarray, slots: int, seed: int) -> np.ndarray:
     """A uniform draw of ads in random order, and no runner-up.  [R, n] -> [R, slots + 1]"""
     draw = draws.uniform(seed, "explored page", requests[:, None], ids)
-    return np.pad(least_of_rows(ids, draw, slots), ((0, 0), (0, 1)), constant_values=-1)
+    return np.pad(smallest_per_row(ids, draw, slots), ((0, 0), (0, 1)), constant_values=-1)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.auction import auction, reprice, to_micros
+from cascade_sim.auction import EXACT, Rounding, auction, reprice, to_micros
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Rules:
     reserve_cpc: float | np.ndarray = 0.0  # one, or one of each request [R]
     score_floor: float = 0.0
     parameters: Mapping[str, float] = field(default_factory=dict, hash=False)  # of the pricing rule
+    rounding: Rounding = EXACT
     page_slots: np.ndarray | None = None  # [R] of pages with fewer slots, at most `slots`; None: all alike
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade_sim.auction import EXACT, Rounding
 from cascade_sim.cascade.bids import BidRules, Rates
 from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.fusion import Fusion
@@ -131,6 +132,7 @@ class Arm:
     bid_rule: str = "ocpc"
     bid_range: float = 0.4
     parameters: Mapping[str, float] = field(default_factory=dict, hash=False)  # of the pricing rule
+    rounding: Rounding = EXACT
     charging: str = "click"  # or impression: what a price is the price of
     logged_reserves: bool = False  # of a replayed log: the reserve that each request had
 
@@ -189,6 +191,7 @@ class Arm:
             self.reserve_cpc,
             self.score_floor,
             self.parameters,
+            self.rounding,
         )
 
 

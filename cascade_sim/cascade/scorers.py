@@ -66,6 +66,18 @@ class TruthScorer:
         return true_ctr(block, ids, self._truth)
 
 
+class KnowableScorer:
+    """The CTR as far as features tell it: what the best model of them could predict."""
+
+    name, link, by_pair = "knowable", "sigmoid", True
+
+    def __init__(self, world):
+        self._world = world
+
+    def predict(self, block, ids):
+        return np.where(ids >= 0, self._world.ctr_without_noise(block, ids), 0.0)
+
+
 class ModelScorer:
     """Shared by all trained models: applies the link and refuses what is not a number.
 

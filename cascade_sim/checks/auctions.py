@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cascade_sim.auction import PRICINGS, run_auction, to_micros
-from cascade_sim.auction.pricing import RULES
+from cascade_sim.auction import PRICINGS, WAYS, Rounding, run_auction, to_micros
+from cascade_sim.auction.pricing import NO_INCREMENT, RULES
 from cascade_sim.auction.reference import charge_micros, reference_auction, squashed
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.progress import Progress
@@ -120,7 +120,9 @@ def check_auctions(n: int, seed: int, workers: int, progress: Progress) -> Compa
 def _require_reference() -> None:
     """UserError if the reference does not know every rule, with its parameters."""
     for name, rule in RULES.items():
-        parameters = dict.fromkeys(rule.parameters, 1.0)
+        parameters: dict[str, Any] = {
+            key: min(1.0, parameter.high) for key, parameter in rule.parameters.items()
+        }
         try:
             reference_auction(
                 [2.0, 1.0], [0.5, 0.5], slots=1, pricing=name, reserve_cpc=0.0, score_floor=0.0,
@@ -238,10 +240,19 @@ def _rules(
         drawn = rng.choice([0.25, 0.5, 0.75, 1.0], slots) if kind == "grid" else rng.uniform(0.01, 1.0, slots)
         effects = np.sort(drawn)[::-1].tolist()
     parameters = {}
-    for name in RULES[pricing].parameters:  # between the bids, and often one of them
+    for name, parameter in RULES[pricing].parameters.items():
         share = 1.0 if kind == "grid" or rng.random() < 0.5 else float(rng.uniform(0.0, 2.0))
-        parameters[name] = share * float(rng.choice(bid.ravel())) if bid.size else 1.0
+        if np.isfinite(parameter.high):  # often an end
+            parameters[name] = parameter.high * min(share, 1.0)
+        else:  # between the bids, and often one of them
+            parameters[name] = share * float(rng.choice(bid.ravel())) if bid.size else 1.0
+    rounding = Rounding()
+    if rng.random() < 0.6:
+        unit, how = float(rng.choice([0.000001, 0.01, 0.05, 0.5])), str(rng.choice(WAYS))
+        step = float(rng.choice([0.0, 0.01, 0.25]))
+        rounding = Rounding(unit, how, 0.0 if pricing in NO_INCREMENT else step)
     return {
+        "rounding": rounding,
         "slots": slots,
         "pricing": pricing,
         "squashing": squashing,
@@ -286,6 +297,9 @@ def _reference_answer(bids: list[float], pctrs: list[float], ids: list[int], rul
         score_floor=rules["score_floor"],
         effects=rules["slot_effects"] or [1.0] * rules["slots"],
         ids=ids,
+        unit_micros=rules["rounding"].unit_micros,
+        how=rules["rounding"].how,
+        increment=rules["rounding"].increment,
         **{name: rules[name] for name in RULES[rules["pricing"]].parameters},
     )
     pairs = list(zip(columns, prices, strict=True))
@@ -311,6 +325,8 @@ def _traits(block: AuctionBlock) -> dict[str, int]:
         "squashed": n * (rules["squashing"] != 1),
         "CPC reserve": n * (rules["reserve_cpc"] > 0),
         "score floor": n * (rules["score_floor"] > 0),
+        "rounded prices": n * (rules["rounding"].unit > 0),
+        "increment": n * (rules["rounding"].increment > 0),
         "unequal slots": n * (rules["slot_effects"] is not None),
         "tied scores": int(is_tied.any(axis=1).sum()),
         "zero bids": int((there & (bid == 0)).any(axis=1).sum()),

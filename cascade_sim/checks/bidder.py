@@ -3,8 +3,8 @@
     check_bidder(MyBidder)                               # or "path/to/file.py:MyBidder"
     check_bidder(MyBidder, options={"margin": 0.2})
 
-The contract: `Class(portfolio, **options)` with `bids(moment)` [a] >= 0, `participation(moment)` [m] in
-[0, 1], `observe(feedback, moment)`, `state()` and `restore(state)`. It changes nothing it is given, and the
+The contract: `Class(portfolio, **options)` with `bids(now)` [a] >= 0, `participation(now)` [m] in
+[0, 1], `observe(feedback, now)`, `state()` and `restore(state)`. It changes nothing it is given, and the
 same history gives the same bits. The tests need no run: the advertisers, and what they are told over two days
 and more, are made up here.
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import Feedback, MarketTime, Portfolio
 from cascade_sim.checks.contract import Check, CheckFailed, Findings, Listener, Remark, run_checks
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.signals import is_interrupt
@@ -122,12 +122,12 @@ def constructs(subject: Subject) -> str:
 
 def first_bids(subject: Subject) -> str:
     """Bids asked for before anything was observed are well formed."""
-    answers_well(subject.build().bids(moment_of(0)), "bids", (ADS,), "a", MAX_BID, "at the start")
+    answers_well(subject.build().bids(time_of(0)), "bids", (ADS,), "a", MAX_BID, "at the start")
     return f"floats of shape [{ADS}], from 0 to {MAX_BID:,.0f}"
 
 
 def first_participation(subject: Subject) -> str:
-    answer = subject.build().participation(moment_of(0))
+    answer = subject.build().participation(time_of(0))
     answers_well(answer, "participation", (ADVERTISERS,), "m", 1.0, "at the start")
     return f"floats of shape [{ADVERTISERS}] in [0, 1]"
 
@@ -136,7 +136,7 @@ def history(subject: Subject) -> str:
     """Bids and participation stay proper through quiet hours, spent budgets and changes of the day."""
     portfolio, bidder = make_portfolio(), subject.build()
     for update in range(UPDATES):
-        now = moment_of(update)
+        now = time_of(update)
         if update > 0:
             told = bidder.observe(make_feedback(portfolio, update), now)
             if told is not None:
@@ -152,17 +152,17 @@ def sees(subject: Subject) -> str:
     inside = _engine_imports(subject)
     if inside:
         raise CheckFailed(
-            "expected a bidder to see only Portfolio, Moment and Feedback, "
+            "expected a bidder to see only Portfolio, MarketTime and Feedback, "
             f"found imports of {', '.join(inside)}"
         )
-    for record in (_Portfolio, _Moment, _Feedback):
+    for record in (_Portfolio, _MarketTime, _Feedback):
         record.asked.clear()
     portfolio = make_portfolio()
     failure: BaseException | None = None
     try:
         bidder = subject.build(_Portfolio(**vars(portfolio)))
         for update in range(1, 4):
-            now = _Moment(**vars(moment_of(update)))
+            now = _MarketTime(**vars(time_of(update)))
             bidder.observe(_Feedback(**vars(make_feedback(portfolio, update))), now)
             bidder.bids(now)
             bidder.participation(now)
@@ -172,14 +172,14 @@ def sees(subject: Subject) -> str:
         failure = error
     names = [
         f"{what}.{name}"
-        for what, record in (("portfolio", _Portfolio), ("moment", _Moment), ("feedback", _Feedback))
+        for what, record in (("portfolio", _Portfolio), ("now", _MarketTime), ("feedback", _Feedback))
         for name in sorted(record.asked)
     ]
     if names:
         raise CheckFailed(f"expected a bidder to ask only for what there is, found {', '.join(names)}")
     if failure is not None:
         raise failure
-    return "only Portfolio, Moment and Feedback"
+    return "only Portfolio, MarketTime and Feedback"
 
 
 def repeatable(subject: Subject) -> str:
@@ -187,7 +187,7 @@ def repeatable(subject: Subject) -> str:
     portfolio = make_portfolio()
     first, second = subject.build(), subject.build()
     for update in range(UPDATES):
-        now = moment_of(update)
+        now = time_of(update)
         if update > 0:
             first.observe(make_feedback(portfolio, update), now)
             second.observe(make_feedback(portfolio, update), now)
@@ -208,7 +208,7 @@ def side_effects(subject: Subject) -> str:
     portfolio = make_portfolio()
     known, bidder = copies(portfolio), subject.build(portfolio)
     for update in range(1, 6):
-        feedback, now = make_feedback(portfolio, update), moment_of(update)
+        feedback, now = make_feedback(portfolio, update), time_of(update)
         told = copies(feedback)
         given, passing = bidder.bids(now), bidder.participation(now)
         was = given.copy(), passing.copy()
@@ -296,7 +296,7 @@ def speed(subject: Subject) -> str:
     news = [make_feedback(portfolio, update) for update in range(1, 5)]
     n, started = 0, time.perf_counter()
     while (passed := time.perf_counter() - started) < SPEED_SECONDS or n < 2:
-        now = moment_of(n + 1)
+        now = time_of(n + 1)
         bidder.observe(news[n % len(news)], now)
         bidder.bids(now)
         bidder.participation(now)
@@ -340,7 +340,7 @@ class _Portfolio(_Watched, Portfolio):
     asked = set()
 
 
-class _Moment(_Watched, Moment):
+class _MarketTime(_Watched, MarketTime):
     asked = set()
 
 
@@ -384,14 +384,14 @@ def make_portfolio(m: int = ADVERTISERS, a: int = ADS, budget: int | None = None
     )
 
 
-def moment_of(update: int) -> Moment:
+def time_of(update: int) -> MarketTime:
     """When the bids of an update are asked for. Traffic is even."""
     elapsed = (update % UPDATES_PER_DAY) / UPDATES_PER_DAY
-    return Moment(update / UPDATES_PER_DAY * DAY, update // UPDATES_PER_DAY, elapsed, elapsed)
+    return MarketTime(update / UPDATES_PER_DAY * DAY, update // UPDATES_PER_DAY, elapsed, elapsed)
 
 
 def make_feedback(portfolio: Portfolio, update: int, pace: float | None = None) -> Feedback:
-    """What the update that ends at moment_of(update) brought.
+    """What the update that ends at time_of(update) brought.
 
     Without a pace: quiet at first, then waves that run some budgets dry. With one: every advertiser spends
     `pace` times its even share of the budget.
@@ -420,7 +420,7 @@ def live(
     """Bids and participation at the moments first..last-1; what each update brought is told in between."""
     answers = []
     for update in range(first, last):
-        now = moment_of(update)
+        now = time_of(update)
         if update > 0:
             bidder.observe(make_feedback(portfolio, update, pace), now)
         answers.append((np.array(bidder.bids(now)), np.array(bidder.participation(now))))

@@ -107,7 +107,7 @@ class Subject:
     @cached_property
     def world(self) -> Seen:
         """A small world with the given features; ads come and go, and users have clicked before."""
-        sizes = {"users": USERS, "ads": ADS, "advertisers": ADVERTISERS, "logged": None}
+        sizes = {"users": USERS, "ads": ADS, "advertisers": ADVERTISERS, "replay": None}
         more = {"churn": self.spec.churn or Churn(), "history": self.spec.history or History()}
         return build_world(self.spec.model_copy(update={**sizes, **more}), SEED)
 

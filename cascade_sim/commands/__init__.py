@@ -1,1 +1,1 @@
-"""One module per command, in rooms by what one wants; each has an attribute `command`."""
+"""One module per command, in groups by purpose; each has an attribute `command`."""

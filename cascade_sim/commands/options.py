@@ -125,6 +125,19 @@ trust_option = click.option(
 )  # fmt: skip
 
 
+def _accept_mismatch(context: click.Context, parameter: click.Parameter, given: bool) -> None:
+    if given:
+        from cascade_sim.scenario.log_support import accepting_mismatch
+
+        context.with_resource(accepting_mismatch())
+
+
+accept_option = click.option(
+    "--accept-mismatch", is_flag=True, expose_value=False, callback=_accept_mismatch,
+    help="Continue with a log that its rule does not reproduce; answers are then no evidence about it.",
+)  # fmt: skip
+
+
 def keywords(options: Sequence[str]) -> dict[str, Any]:
     """Keywords of a class from `--option KEY=VALUE`, with values as a scenario has them."""
     from cascade_sim.scenario.assignments import key_and_value, yaml_value

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from cascade_sim.auction import MICROS
+from cascade_sim.logs.audit.reproduction import require_reproduced
 from cascade_sim.logs.store.store import LogStore, open_store
-from cascade_sim.scenario.log_support import about_of, find_market
+from cascade_sim.scenario.log_support import about_of, find_log
 from cascade_sim.scenario.overrides import Change, Point, Refused
 from cascade_sim.scenario.schema import ArmSpec, Scenario
 
@@ -27,9 +28,9 @@ WOULD_HELP = "all bids of the auction would have to be logged (candidates with s
 
 @dataclass(frozen=True)
 class Bounds:
-    """Revenue per request: today, and the least and the most that another reserve would have earned."""
+    """Revenue per request: current, and the least and the most that another reserve would have earned."""
 
-    today: float
+    current: float
     least: float
     most: float
     outer: tuple[float, float]  # with 95 % intervals of both ends by request
@@ -40,7 +41,7 @@ class Bounds:
         return (
             f"between {self.least:.6g} and {self.most:.6g} per request (with chance {low:.6g} to "
             f"{high:.6g}), "
-            f"against {self.today:.6g} as logged, at the logged clicks"
+            f"against {self.current:.6g} as logged, at the logged clicks"
         )
 
 
@@ -65,11 +66,10 @@ def reserve_bounds(store: LogStore, reserve: float, is_first_price: bool) -> Bou
 
 def refuse_winners(scenario: Scenario, spec: ArmSpec, points: Sequence[Point], folder: Path) -> None:
     """Refused, with bounds where there are any, if the log has winners and prices alone."""
-    if scenario.world.logged is None or about_of(scenario.world, folder)[0].level != "winners":
+    if scenario.world.replay is None or about_of(scenario.world, folder)[0].level != "winners":
         return
-    why = (
-        f"the log has the evidence level 'winners', so nobody knows who lost, or with what bid; {WOULD_HELP}"
-    )
+    why = f"the log completeness is 'winners', so nobody knows who lost, or with what bid; {WOULD_HELP}"
+    require_reproduced(scenario, folder)
     for point in points:
         for change in point:
             raise Refused(_bounded(scenario, spec, points, change, folder) or why, change.at)
@@ -79,8 +79,8 @@ def _bounded(scenario: Scenario, spec: ArmSpec, points: Sequence[Point], change:
     """The refusal of a raised reserve, which has the bounds in it; empty for any other parameter."""
     if change.parameter != RESERVE or len(points[0]) > 1:
         return ""
-    assert scenario.world.logged is not None
-    store = open_store(find_market(scenario.world.logged.market, folder) or scenario.world.logged.market)
+    assert scenario.world.replay is not None
+    store = open_store(find_log(scenario.world.replay.log, folder) or scenario.world.replay.log)
     lines = []
     for (own,) in points:
         if own.value < spec.auction.reserve_cpc:
@@ -89,7 +89,7 @@ def _bounded(scenario: Scenario, spec: ArmSpec, points: Sequence[Point], change:
         bounds = reserve_bounds(store, float(own.value), spec.auction.pricing == "first")
         lines.append(f"{own.value:g}: {bounds.words}")
     return (
-        "the log has the evidence level 'winners', so only bounds can be given. Revenue at a reserve of "
+        "the log completeness is 'winners', so only bounds can be given. Revenue at a reserve of "
         + "; ".join(lines)
         + f". To know more, {WOULD_HELP}"
     )

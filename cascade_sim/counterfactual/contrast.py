@@ -75,7 +75,7 @@ def contrasts(
             raise UserError(f"--against or --arms: {unknown_name('arm', name, known)}")
     sets = worlds[0]["sets"]
     if of not in sets:
-        raise UserError(f"--on: {unknown_name('set', of, sets)}")
+        raise UserError(f"--candidates: {unknown_name('set', of, sets)}")
     compared = [name for name in arms or known if name != against]
     rows = []
     for measure in measures:
@@ -121,7 +121,7 @@ def _value(world: Mapping[str, Any], arm: str, measure: str, of: str) -> float:
         model = world["models"].get(world["rankers"][arm], {})
         found = model.get(of, {}).get(name, {}).get("value")
     else:
-        raise UserError(f"--over: {unknown_name('measure', name, [*own, *MODEL_MEASURES])}")
+        raise UserError(f"--metrics: {unknown_name('measure', name, [*own, *MODEL_MEASURES])}")
     return math.nan if found is None else float(found)
 
 

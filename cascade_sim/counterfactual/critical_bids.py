@@ -73,8 +73,8 @@ def of_block(
     """For the impressions of a block as it was served, or of its first n requests alone."""
     row, slot = np.nonzero(decision.win_set[:n_requests] >= 0)
     own = own_bids(block, arm, platform, decision, row, slot)
-    local = least_passing_all(own.keeps_place, len(row))
-    to_pass = least_passing_all(own.passes_pre_ranking, len(row))
+    local = min_passing_bids(own.keeps_place, len(row))
+    to_pass = min_passing_bids(own.passes_pre_ranking, len(row))
     return CriticalBids(
         request=block.requests[row],
         slot=slot,
@@ -87,9 +87,7 @@ def of_block(
     )
 
 
-def least_passing_all(
-    passes: Callable[[NDArray[np.float64]], NDArray[np.bool_]], n: int
-) -> NDArray[np.int64]:
+def min_passing_bids(passes: Callable[[NDArray[np.float64]], NDArray[np.bool_]], n: int) -> NDArray[np.int64]:
     """For n steps at once: the least bid in micro-units, 1 to MOST, that passes; MOST must pass.  [n]
 
     `passes` takes bids [n] and is false below some bid of each entry and true from there on.

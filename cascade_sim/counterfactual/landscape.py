@@ -24,6 +24,7 @@ from cascade_sim.diagnostics.reopen import evaluation_blocks
 from cascade_sim.diagnostics.trace import MOST
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.terminal import in_line
 from cascade_sim.study.simulation import Simulation
 
 REACH = 4.0  # the default grid runs from a quarter of the bid to four times as much
@@ -54,6 +55,12 @@ class Landscape:
         1.0,
         1.0,
     )  # least and greatest, over the requests that rank the ad
+    ad_name: str | None = None  # of a log: its own id of the ad
+
+    @property
+    def label(self) -> str:
+        """The ad as it is printed: its id in the log, else its number."""
+        return str(self.ad) if self.ad_name is None else in_line(self.ad_name)
 
     @property
     def auction_bid(self) -> NDArray[np.float64]:
@@ -101,6 +108,7 @@ class Landscape:
         return {
             "arm": self.arm,
             "ad": self.ad,
+            **({} if self.ad_name is None else {"ad_name": self.ad_name}),
             "init_bid": self.init_bid,
             "requests": self.requests,
             "retrieved": self.retrieved,
@@ -155,6 +163,7 @@ def landscape(
         "cost_micros": np.zeros(len(bids), np.int64),
         "entered": np.zeros(len(bids)),
     }
+    names = sim.environment.names
     retrieved, factors = 0, [np.inf, -np.inf]
     for block, n in evaluation_blocks(sim, n_requests):
         has_ad = (retrieve(block, arm, sim.platform)[:n] == ad).any(axis=1)
@@ -167,8 +176,9 @@ def landscape(
                 totals[name] += part
         on_block(n)
     if not retrieved:
+        label = in_line(names.name("ads", ad))
         raise UserError(
-            f"--ad: no request of the {n_requests:,} looked at retrieves ad {ad}, "
+            f"--ad: no request of the {n_requests:,} looked at retrieves ad {label}, "
             f"so no bid can show it; ads that are retrieved often: {_often_retrieved(sim, arm, n_requests)}"
         )
     init_bid = float(sim.world.init_bid[ad])
@@ -180,6 +190,7 @@ def landscape(
         arm.name, ad, init_bid, n_requests, retrieved, np.asarray(bids, np.float64), **totals,
         bid_rule=bid_rule,
         factors=(float(factors[0]), float(factors[1])) if is_ranked else (1.0, 1.0),
+        ad_name=names.name("ads", ad) if names.are_given else None,
     )  # fmt: skip
 
 
@@ -234,4 +245,5 @@ def _often_retrieved(sim: Simulation, arm: Arm, n_requests: int) -> str:
     for block, n in evaluation_blocks(sim, n_requests):
         ids = retrieve(block, arm, sim.platform)[:n]
         count += np.bincount(ids[ids >= 0], minlength=sim.world.n_ads)
-    return ", ".join(str(ad) for ad in np.argsort(-count, kind="stable")[:3])
+    often = np.argsort(-count, kind="stable")[:3].tolist()
+    return ", ".join(in_line(sim.environment.names.name("ads", ad)) for ad in often)

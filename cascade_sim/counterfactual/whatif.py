@@ -30,7 +30,17 @@ from cascade_sim.environments.evaluators.base import Context
 from cascade_sim.environments.statement import Statement
 from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.foundation.progress import Progress
-from cascade_sim.scenario.overrides import Point, given_points, parse_points, turn
+from cascade_sim.scenario.file import load_scenario
+from cascade_sim.scenario.overrides import (
+    Mistyped,
+    Point,
+    Refused,
+    apply_overrides,
+    check_words,
+    checked_points,
+    given_points,
+    parse_points,
+)
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
 from cascade_sim.scenario.serving_parameters import arm_parameters
 from cascade_sim.storage.files import below, storage_errors, write_file
@@ -41,19 +51,19 @@ from cascade_sim.study.results import arm_metrics, combine_sections, ratio_sampl
 from cascade_sim.study.simulation import Simulation
 from cascade_sim.version import SEMANTICS
 
-TODAY = "today"
+CURRENT = "current"
 
 HELD_FIXED = (
     "the world, and the models as they were trained",
     "the traffic: the same requests by the same users",
     "the draws: an ad that both sides show in the same slot of a request is clicked on both or on neither",
     "the advertisers' bids: nobody reacts to the change",
-    "budgets: endless, as in the evaluation",
+    "budgets: unlimited, as in the evaluation",
 )
 
 NO_EXPOSURE = "the run's log is gone, so measures split by exposure are left out"
 
-PAIRED = {"clicked": "revenue", "expected": "expected_revenue"}  # columns of the tallies
+PAIRED = {"realised": "revenue", "expected": "expected_revenue"}  # columns of the tallies
 
 
 LONGEST_NAME = 80
@@ -140,6 +150,8 @@ class WhatIfStudy:
     def of(cls, run: Path, arm: str | None = None, trust: Trust = False) -> WhatIfStudy:
         """Open a run; by default its baseline is asked. UserError if there is no such run, or arm."""
         folders = worlds_of(run)
+        if folders != [run]:
+            open_run(run)  # finished as a whole
         first = reopen(folders[0], trust)
         name, known = arm or first.scenario.report.baseline, resolved_arms(first.scenario)
         if name not in known:
@@ -147,24 +159,43 @@ class WhatIfStudy:
             raise UserError(f"{file}: --arm: {unknown_name('arm', name, known)}")
         return cls(run, tuple(folders), first, name)
 
+    @classmethod
+    def asked(
+        cls,
+        run: Path,
+        changes: Sequence[str] | Mapping[str, Any],
+        arm: str | None = None,
+        trust: Trust = False,
+    ) -> tuple[WhatIfStudy, Question]:
+        """Open a run with a question to it, which is checked first: by itself, then by the run's scenario.
+
+        Raises `scenario.overrides.Refused` with all that is wrong with the changes, also where the run is
+        unfinished or damaged; then UserError as `of`.
+        """
+        if not isinstance(changes, Mapping):
+            check_words(changes)
+        question = None
+        scenario = _scenario_beside(run)
+        if scenario is not None and (arm or scenario.report.baseline) in resolved_arms(scenario):
+            question = _checked_question(changes, scenario, arm or scenario.report.baseline, run)
+        study = cls.of(run, arm, trust)
+        return study, question or study.question(changes)
+
     @property
     def metrics(self) -> dict[str, Any]:
         """What the run itself measured."""
         return (self.first.run if self.folders == (self.run,) else open_run(self.run)).metrics
 
     def question(self, changes: Sequence[str] | Mapping[str, Any]) -> Question:
-        """What some `path=value`, or values by path, ask. Raises `scenario.changes.Refused`."""
-        scenario = self.first.scenario
-        if isinstance(changes, Mapping):
-            return Question(tuple(given_points(changes, scenario, self.arm)))
-        return Question(tuple(parse_points(changes, scenario, self.arm)))
+        """What some `path=value`, or values by path, ask. Raises `scenario.overrides.Refused`."""
+        return _question(changes, self.first.scenario, self.arm)
 
     def answer(
         self, question: Question, n_requests: int = 0, progress: Progress | None = None
     ) -> dict[str, Any]:
         """The answer of `ask` with the run's name, seed and semantics.
 
-        Over several worlds means, with intervals between worlds. Raises `scenario.changes.Refused` before a
+        Over several worlds means, with intervals between worlds. Raises `scenario.overrides.Refused` before a
         world is built.
         """
         answers = []
@@ -188,8 +219,44 @@ def what_if_study(
     trust: Trust = False,
 ) -> dict[str, Any]:
     """One question to a finished run, opened, asked and answered."""
-    study = WhatIfStudy.of(run, arm, trust)
-    return study.answer(study.question(changes), n_requests, progress)
+    study, question = WhatIfStudy.asked(run, changes, arm, trust)
+    return study.answer(question, n_requests, progress)
+
+
+def _question(changes: Sequence[str] | Mapping[str, Any], scenario: Scenario, arm: str) -> Question:
+    if isinstance(changes, Mapping):
+        return Question(tuple(given_points(changes, scenario, arm)))
+    return Question(tuple(parse_points(changes, scenario, arm)))
+
+
+def _checked_question(
+    changes: Sequence[str] | Mapping[str, Any], scenario: Scenario, arm: str, folder: Path
+) -> Question:
+    """The question; Refused with all that is wrong: names, and the values of those whose names are right."""
+    try:
+        question = _question(changes, scenario, arm)
+    except Mistyped as refused:
+        places = [at for at in range(len(changes)) if at not in {at for _, at in refused.reasons}]
+        if places:
+            listed = list(changes.items()) if isinstance(changes, Mapping) else list(changes)
+            rest: Any = [listed[at] for at in places]
+            try:
+                _checked_question(dict(rest) if isinstance(changes, Mapping) else rest, scenario, arm, folder)
+            except Refused as more:
+                others = [(text, places[at]) for text, at in more.reasons]
+                (text, at), *others = sorted((*refused.reasons, *others), key=lambda reason: reason[1])
+                raise Mistyped(text, at, *others) from None
+        raise
+    checked_points(question.points, scenario, arm, folder)
+    return question
+
+
+def _scenario_beside(run: Path) -> Scenario | None:
+    """The scenario of a run that may be unfinished; None where it cannot be read, which `of` explains."""
+    try:
+        return load_scenario(below(run, "scenario.yaml"))
+    except UserError:
+        return None
 
 
 def ask_run(where: Setting, question: Question, progress: Progress, n_requests: int = 0) -> dict[str, Any]:
@@ -197,7 +264,8 @@ def ask_run(where: Setting, question: Question, progress: Progress, n_requests: 
     scenario = where.scenario
     head = {"run": scenario.name, "seed": scenario.seed, "semantics": SEMANTICS}
     answer = ask(where, {"": question}, progress, n_requests)[""]
-    return {**head, "baseline": scenario.report.baseline, **answer}
+    learned = list(Statement().learned_again)
+    return {**head, "baseline": scenario.report.baseline, **answer, "learned_again": learned}
 
 
 def what_if_section(sim: Simulation, logs: Path, progress: Progress) -> dict[str, Any]:
@@ -230,17 +298,17 @@ def ask(
 ) -> dict[str, dict[str, Any]]:
     """Serve once for all questions together. {name of the question: its answer, as JSON holds it}.
 
-    Raises `scenario.changes.Refused` for a change that the rules forbid, before anything is served.
+    Raises `scenario.overrides.Refused` for a change that the rules forbid, before anything is served.
     """
     scenario, own = where.scenario, where.spec
     turned = {
-        (name, i): turn(scenario, own, point, where.logs)
+        (name, i): apply_overrides(scenario, own, point, where.logs)
         for name, question in questions.items()
         for i, point in enumerate(question.points)
     }
     for question in questions.values():
         refuse_winners(scenario, own, question.points, where.logs)
-    arms = {TODAY: where.serving(where.arm, own, scenario)}  # only now a world is built
+    arms = {CURRENT: where.serving(where.arm, own, scenario)}  # only now a world is built
     served: dict[tuple[str, int], str] = {}  # ways to serve that are asked about twice are served once
     for place, (changed, spec) in turned.items():
         same = next(
@@ -254,25 +322,27 @@ def ask(
     evaluation = WhatIfEvaluation(sim, where.logs, arms, ruler, n_requests)
     evaluation.serve(progress)
     with progress.stage("intervals", 1, "tables"):
-        measured = evaluation.metrics(TODAY)
-        stated = sim.environment.statement(evaluation.measured(TODAY))
+        measured = evaluation.metrics(CURRENT)
+        stated = sim.environment.statement(evaluation.measured(CURRENT))
         unsure = evaluation.uncertainty.words
         notes = [*([] if evaluation.has_exposure else [NO_EXPOSURE]), *([unsure] if unsure else [])]
-        known = {} if stated.facts is None else {"evidence": stated.facts}
+        known = {} if stated.facts is None else {"replay": stated.facts}
         return {
             name: {
                 "arm": where.arm,
                 "requests": evaluation.n_requests,
                 "parameter": question.parameter,
-                "today": {
-                    "settings": _settings_today(scenario, own, question),
-                    "metrics": measured[TODAY],
+                "current": {
+                    "settings": _settings_current(scenario, own, question),
+                    "metrics": measured[CURRENT],
                 },
                 "points": [
                     {
                         "settings": {change.path: change.value for change in point},
                         "metrics": measured[served[name, i]],
-                        "pairing": _logarithms(evaluation.pairing(TODAY, served[name, i])),
+                        "variance_reduction": _logarithms(
+                            evaluation.variance_reduction(CURRENT, served[name, i])
+                        ),
                     }
                     for i, point in enumerate(question.points)
                 ],
@@ -292,7 +362,7 @@ def _budget_notes(
         served[name, i]: ", ".join(f"{change.path}={change.value}" for change in point)
         for i, point in enumerate(question.points)
     }
-    return stated.budget_notes(TODAY, words)
+    return stated.budget_notes(CURRENT, words)
 
 
 def _logarithms(worths: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -303,7 +373,7 @@ def _logarithms(worths: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _settings_today(scenario: Scenario, spec: ArmSpec, question: Question) -> dict[str, Any]:
+def _settings_current(scenario: Scenario, spec: ArmSpec, question: Question) -> dict[str, Any]:
     """What the turned parameters are in the arm as it is; None for what it does not have."""
     from cascade_sim.scenario.overrides import overrides_of
 
@@ -334,7 +404,7 @@ class WhatIfEvaluation(ArmEvaluation):
         super().__init__(sim, logs, arms, ruler_arm, n_requests=whole, has_exposure=self.has_exposure)
 
     def serve_on(self, context: Context[Any], arm: Arm) -> Served:
-        """As in an evaluation, with the places of a page: an arm may have more of them than today's."""
+        """As in an evaluation, with the places of a page: an arm may have more of them."""
         served = super().serve_on(context, arm)
         served.columns.setdefault("slots", arm.slots * served.columns["requests"])
         return served
@@ -350,8 +420,8 @@ class WhatIfEvaluation(ArmEvaluation):
 
             self._let_arrive(finish)
 
-    def metrics(self, today: str) -> dict[str, dict[str, dict[str, Any]]]:
-        """{arm: {metric: {"value", "low", "high"} and, but for `today`, "lift" and "difference"}}."""
+    def metrics(self, current: str) -> dict[str, dict[str, dict[str, Any]]]:
+        """{arm: {metric: {"value", "low", "high"} and, but for `current`, "lift" and "difference"}}."""
         resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
         joined = {name: tally.joined("columns") for name, tally in self.tallies.items()}
         known = {column for columns in joined.values() for column in columns}
@@ -363,29 +433,29 @@ class WhatIfEvaluation(ArmEvaluation):
         }
         sample = ratio_sample(self, resamples, seed, metrics)
         samples = vector_samples(self, resamples, seed)
-        table = arm_metrics(self, sample, today, resamples, seed, metrics, samples)
-        differences = sample.differences(today)
+        table = arm_metrics(self, sample, current, resamples, seed, metrics, samples)
+        differences = sample.differences(current)
         for functions in samples:
-            gaps = functions.differences(today)
+            gaps = functions.differences(current)
             for name in differences:
                 for metric in functions.functions:
                     nothing = {"value": None, "low": None, "high": None}
                     differences[name][metric] = gaps.get(metric, {}).get(name, nothing)
-        dropped = {m for m in table[today] if m.endswith("exposed") and not self.has_exposure}
+        dropped = {m for m in table[current] if m.endswith("exposed") and not self.has_exposure}
         for name in table:
             table[name] = {m: entry for m, entry in table[name].items() if m not in dropped}
-            if name != today:
+            if name != current:
                 for metric, entry in table[name].items():
                     entry["difference"] = differences[name][metric]
         return table
 
-    def pairing(self, today: str, name: str) -> dict[str, dict[str, Any]]:
+    def variance_reduction(self, current: str, name: str) -> dict[str, dict[str, Any]]:
         """How many times the same requests and draws shrink the variance of a difference in revenue."""
         resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
         tables = self._resampled
         if self.uncertainty.is_common:
-            tables = {arm: self.tallies[arm].joined("columns") for arm in (today, name)}
-        before, after = tables[today], tables[name]
+            tables = {arm: self.tallies[arm].joined("columns") for arm in (current, name)}
+        before, after = tables[current], tables[name]
         return {
             kind: variance_reduction(before[column], after[column], resamples, seed)
             for kind, column in PAIRED.items()

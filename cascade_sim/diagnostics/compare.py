@@ -8,20 +8,24 @@ whose intervals are taken as independent, which is too wide for what was in trut
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cascade_sim.analysis.report.decision import decide
 from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals, seed_spread
 from cascade_sim.diagnostics.reopen import RATIOS, charging_of, page_columns
 from cascade_sim.environments.build import environment_of
+from cascade_sim.environments.statement import Statement
 from cascade_sim.foundation.errors import UserError, unknown_name
+from cascade_sim.logs.audit.reproduction import require_reproduced
 from cascade_sim.scenario.diff import scenario_diff, sections_of_one
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario
+from cascade_sim.storage import checksums
 from cascade_sim.storage.environment import stack_notes
 from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import IMPORTED, Run, open_run, require_measures
@@ -65,12 +69,14 @@ def _open(path: Path) -> Side:
     run = open_run(path)  # refuses other semantics
     if run.manifest.get("kind") == IMPORTED:
         raise UserError(
-            f"{path} is an imported market, of which nothing was run yet: `run {path}/scenario.yaml` "
+            f"{path} is an imported log, of which nothing was run yet: `run {path}/scenario.yaml` "
             "replays it, "
             "and runs that replay the same market are compared request by request"
         )
     require_measures(run)
-    return Side(run, load_scenario(below(path, "scenario.yaml")))
+    scenario = load_scenario(below(path, "scenario.yaml"))
+    require_reproduced(scenario, path)
+    return Side(run, scenario)
 
 
 def _different(first: Side, other: Side) -> list[str]:
@@ -142,6 +148,8 @@ def _compare(first: Side, other: Side, arm: str | None) -> dict[str, Any]:
         paired = _pair_worlds(first, other, tables, notes)
     else:
         paired = _pair_requests(first, other, tables, notes)
+    trained = _trained_again(first, other)
+    stated = models_statement(trained, is_same_traffic=not apart)
     return {
         "first": str(first.path),
         "other": str(other.path),
@@ -156,8 +164,66 @@ def _compare(first: Side, other: Side, arm: str | None) -> dict[str, Any]:
             zip(("first", "other"), sections_of_one(first.scenario, other.scenario), strict=True)
         ),
         "arms": tables,
+        "lead": _lead(first, other, common),
+        "trained_again": trained,
         "notes": notes,
+        "held_fixed": list(stated.held_fixed or ()),
+        "learned_again": list(stated.learned_again),
     }
+
+
+def _lead(first: Side, other: Side, common: Sequence[str]) -> dict[str, str | None]:
+    """The arm that a comparison is about and why: recommended by both runs, or else their baseline."""
+    chosen = [decide(side.run.metrics).arm for side in (first, other)]
+    if chosen[0] == chosen[1] and chosen[0] in common:
+        return {"arm": chosen[0], "why": "recommended by both runs"}
+    base = [side.run.metrics["baseline"] for side in (first, other)]
+    if base[0] == base[1] and base[0] in common:
+        return {"arm": base[0], "why": "baseline of both runs"}
+    return {"arm": None, "why": None}
+
+
+def _trained_again(first: Side, other: Side) -> dict[str, bool] | None:
+    """Trained models of both runs: whether their weights differ; None where a run does not say."""
+    common = [name for name in first.scenario.models if name in other.scenario.models]
+    seeds = [seed for seed in first.seeds if seed in other.seeds]
+    own, others = (_weights(side, seeds) for side in (first, other))
+    if common and not (own and others):
+        return None
+    return {name: own.get(name) != others.get(name) for name in common}
+
+
+def _weights(side: Side, seeds: Sequence[int]) -> dict[str, dict[str, str]]:
+    """{model: digests of its files by world}, as the run sealed them; empty if it did not."""
+    folders = [below(side.path, f"seed-{seed}") for seed in seeds] or [side.path]
+    found: dict[str, dict[str, str]] = {}
+    for i, folder in enumerate(folders):
+        for file, digest in (checksums.known(folder) or {}).items():
+            place, _, name = file.rpartition("/")
+            if place == "models" and not name.endswith(".py"):
+                found.setdefault(name.partition(".")[0], {})[f"{i}/{name}"] = digest
+    return found
+
+
+def models_statement(trained: Mapping[str, bool] | None, *, is_same_traffic: bool) -> Statement:
+    """Which of the models that both runs have are bit-identical, by the digests of their weights."""
+    held: tuple[str, ...] = ("the requests, and the draws of users and clicks",) if is_same_traffic else ()
+    if trained is None:
+        unsealed = "it cannot be told: the weights of a run's models are not sealed"
+        return Statement(held, learned_again=(unsealed,))
+    if not trained:
+        return Statement(held, learned_again=("nothing: the runs have no trained model in common",))
+    again = [name for name, differs in trained.items() if differs]
+    same = [name for name, differs in trained.items() if not differs]
+    if same:
+        held += (f"models with the same weights in both runs: {', '.join(same)}",)
+    if not again:
+        return Statement(held, learned_again=("nothing: both runs have the same models, to the byte",))
+    learned = (
+        f"{', '.join(again)}: in each run from the log of its own cascade. A difference is that of setting "
+        "and training together; `whatif`, and `sweep`, keep the models of one setting",
+    )
+    return Statement(held, learned_again=learned)
 
 
 def _unpaired(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -243,6 +309,9 @@ def _columns_of(first: Side, n: int, notes: list[str]) -> Callable[[Side, str], 
         notes.append(f"intervals resample {clusters.kind}s: {clusters.why}")
     if unsure is not None:
         notes.append(unsure)
+    known = require_reproduced(first.scenario, first.path)
+    if known is not None:
+        notes.insert(0, known.words)
     return lambda side, arm: page_columns(environment, side.path, arm, n, charging_of(side.scenario, arm))
 
 

@@ -40,9 +40,9 @@ from cascade_sim.scenario.plugins import (
     kept_retrievers,
 )
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
-from cascade_sim.storage import checksums, own_code
+from cascade_sim.storage import checksums, user_code
 from cascade_sim.storage.files import below
-from cascade_sim.storage.folder import LATE_CODE, OWN_CODE, Run, open_run
+from cascade_sim.storage.folder import LATE_CODE, USER_CODE, Run, open_run
 from cascade_sim.storage.model_store import load_file
 from cascade_sim.storage.tables import iterate_table, read_table, tables
 from cascade_sim.study.simulation import Simulation
@@ -117,7 +117,7 @@ class ReopenedRun:
         checksums.check_file(self.path, f"models/{file.name}")
         load_weights(file, module)
         calibrator = None
-        if spec.has_map:
+        if spec.has_calibrator:
             checksums.check_file(self.path, f"models/{calibrator_file(file).name}")
             calibrator = load_calibrator(calibrator_file(file))
         self.sim.scorers[name] = served_scorer(name, spec, view, module, calibrator)
@@ -166,10 +166,10 @@ class ReopenedRun:
         A file may have another path now, from another working folder: then what it holds decides.
         """
         manifest = self.run.manifest
-        then = {**(manifest.get(OWN_CODE) or {}), **(manifest.get(LATE_CODE) or {})}
+        then = {**(manifest.get(USER_CODE) or {}), **(manifest.get(LATE_CODE) or {})}
         if not then:
             return  # of an older version
-        now = code_of_file(kind, self.path) if is_file_reference(kind) else own_code.code_from(where)
+        now = code_of_file(kind, self.path) if is_file_reference(kind) else user_code.code_from(where)
         if is_kept:
             now.pop(where, None)  # sealed
         known = set(then.values())

@@ -5,7 +5,7 @@ the bit. So do the answers to "what if": a stage is asked about an ad that never
 again with that ad in place of the last one that did, and a bid by serving again with that bid.
 Everything but the ad's own bid stays as it was, also what models see.
 
-`least_bids` is the least init-bid that would have changed each decision. More bid never hurts: the score of
+`min_bids` is the minimum init-bid that would have changed each decision. More bid never hurts: the score of
 an ad is its bid times what does not depend on it, and reserves only admit more. So whether an ad passes is a
 step in its bid, and the step can be searched to the micro-unit.
 
@@ -20,7 +20,6 @@ import numpy as np
 
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.randomisation import reserve_of
-from cascade_sim.cascade.retrievers.routes import MergedRoutes
 from cascade_sim.cascade.retrievers.similarity import Retrieval
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score, serve
 from cascade_sim.diagnostics.reopen import ReopenedRun
@@ -60,7 +59,7 @@ def trace(
 ) -> dict[str, Any]:
     """Everything about one request, as plain data; with `ad`, also that ad's way and the bid it needed.
 
-    Of an imported market, request and ad may be given by the names that they have in the log.
+    Of an imported log, request and ad may be given by the names that they have in the log.
     """
     sim, arm = run.sim, run.arm(arm_name)
     if ad is not None:
@@ -88,8 +87,9 @@ def trace(
         "win_set": [place for place in page if place["slot"] is not None],
         "true_best": true_best(sim, request, arm, decision),
         "runner_up": next((place for place in page if place["slot"] is None), None),
-        "same_as_log": same_as_log(run, arm, request, decision),
     }
+    logged = logged_page(run, arm, request)
+    answer |= {"same_as_log": None} if logged is None else _compared(logged, decision, request.row)
     if ad is not None:
         answer["ad"] = explain_ad(sim, request, arm, decision, ad)
     if sim.environment.names.are_given:
@@ -98,17 +98,17 @@ def trace(
 
 
 def ad_number(sim: Simulation, ad: int | str) -> int:
-    """The number of an ad, given by it or, of an imported market, by its name; UserError if unknown."""
+    """The number of an ad, given by it or, of an imported log, by its name; UserError if unknown."""
     return sim.environment.names.code("ads", ad, "--ad", sim.world.n_ads)
 
 
 def ad_name(sim: Simulation, ad: int) -> str:
-    """What an ad is called: its number or, of an imported market, its name in the log."""
+    """What an ad is called: its number or, of an imported log, its name in the log."""
     return sim.environment.names.name("ads", ad)
 
 
 def request_number(sim: Simulation, request: int | str) -> int:
-    """The id or number of a request that is given by it or, of an imported market, by its name."""
+    """The id or number of a request that is given by it or, of an imported log, by its name."""
     return sim.environment.names.request(request, "--request")
 
 
@@ -116,10 +116,11 @@ def _names(names: Names, request: Request, answer: dict[str, Any]) -> dict[str, 
     """What the request, its user and the ads that are spoken of are called in the log."""
     page = [*answer["win_set"], answer["runner_up"], answer.get("ad")]
     spoken = [place for place in page if place is not None]
+    ads = {place["ad"] for place in (*spoken, *answer.get("logged_page", ()))}
     return {
-        "request": names.name("requests", request.index),
+        "request": names.request_name(request.id),
         "user": names.name("users", answer["user"]),
-        "ads": {str(place["ad"]): names.name("ads", place["ad"]) for place in spoken},
+        "ads": {str(ad): names.name("ads", ad) for ad in sorted(ads)},
         "advertisers": {
             str(place["advertiser"]): names.name("advertisers", place["advertiser"]) for place in spoken
         },
@@ -191,33 +192,65 @@ def true_best(sim: Simulation, request: Request, arm: Arm, decision: Decision) -
     ]
 
 
-def same_as_log(run: ReopenedRun, arm: Arm, request: Request, decision: Decision) -> bool | None:
-    """Whether the run logged this very page for the arm; None if its log is not there any more."""
+def logged_page(run: ReopenedRun, arm: Arm, request: Request) -> dict[int, tuple[int, int]] | None:
+    """{slot: (ad, price in micro-units, -1 unknown)} as it was logged for the arm; None without a log.
+
+    An imported log has pages of the deployed arm alone.
+    """
     kept = run.sim.environment.logged_page(request.alone)
     if kept is not None:
-        return _same_as_market(run, arm, kept, decision, request.row)
+        return kept if arm.name == run.scenario.report.baseline else None
     name = f"{PHASE}-{arm.name}"
     if name not in tables(run.path):
         return None
-    logged: list[tuple[int, int, int]] = []
+    logged: dict[int, tuple[int, int]] = {}
     for rows in iterate_table(run.path, name, ["request", "slot", "ad", "cpc_micros"]):
         ours = rows["request"] == request.id
-        logged += zip(*(rows[c][ours].tolist() for c in ("slot", "ad", "cpc_micros")), strict=True)
+        found = zip(*(rows[c][ours].tolist() for c in ("slot", "ad", "cpc_micros")), strict=True)
+        logged |= {slot: (ad, cpc) for slot, ad, cpc in found}
         if len(rows["request"]) and rows["request"][-1] > request.id:
             break
-    ads, cpc = decision.win_set[request.row].tolist(), decision.cpc_micros[request.row].tolist()
-    return logged == [(slot, ad, cpc[slot]) for slot, ad in enumerate(ads) if ad >= 0]
+    return logged
 
 
-def _same_as_market(
-    run: ReopenedRun, arm: Arm, kept: dict[int, tuple[int, int]], decision: Decision, row: int
-) -> bool | None:
-    """Whether an imported market logged this very page; None for an arm that it did not deploy."""
-    if arm.name != run.scenario.report.baseline:
-        return None
+def _compared(logged: dict[int, tuple[int, int]], decision: Decision, row: int) -> dict[str, Any]:
+    """Whether the page and, if not, whether at least its ads are as logged; then also the logged page."""
     ads, cpc = decision.win_set[row].tolist(), decision.cpc_micros[row].tolist()
-    shown = {s: (ad, cpc[s] if kept.get(s, (0, 0))[1] >= 0 else -1) for s, ad in enumerate(ads) if ad >= 0}
-    return kept == shown
+    shown = {slot: (ad, cpc[slot]) for slot, ad in enumerate(ads) if ad >= 0}
+    is_same_ads = {s: ad for s, (ad, _) in shown.items()} == {s: ad for s, (ad, _) in logged.items()}
+    if is_same_ads and all(price in (-1, shown[slot][1]) for slot, (_, price) in logged.items()):
+        return {"same_as_log": True}
+    page = [
+        {"slot": slot + 1, "ad": ad, "cpc_micros": None if price < 0 else price}
+        for slot, (ad, price) in sorted(logged.items())
+    ]
+    return {"same_as_log": False, "same_ads_as_log": is_same_ads, "logged_page": page}
+
+
+def difference_words(answer: dict[str, Any]) -> str:
+    """How the page differs from the logged one, slot by slot; empty where it does not."""
+    if answer["same_as_log"] is not False:
+        return ""
+    names = answer.get("names", {}).get("ads", {})
+    here = {place["slot"]: place for place in answer["win_set"]}
+    logged = {place["slot"]: place for place in answer["logged_page"]}
+
+    def words(place: dict[str, Any] | None) -> str:
+        if place is None:
+            return "empty"
+        price = "" if place["cpc_micros"] is None else f" at {place['cpc_micros'] / MICROS:.6f}"
+        ad = in_line(names.get(str(place["ad"]), place["ad"]))
+        return price.removeprefix(" at ") if answer["same_ads_as_log"] else f"ad {ad}{price}"
+
+    parts = []
+    for slot in sorted({*here, *logged}):
+        pair = (here.get(slot), logged.get(slot))
+        known = [place and (place["ad"], place["cpc_micros"]) for place in pair]
+        is_open = pair[1] is not None and pair[1]["cpc_micros"] is None
+        if known[0] != known[1] and not (is_open and answer["same_ads_as_log"]):
+            parts.append(f"slot {slot}: {words(pair[1])} logged, {words(pair[0])} here")
+    what = "same ads, other prices" if answer["same_ads_as_log"] else "another page"
+    return f"{what} than logged ({'; '.join(parts)})"
 
 
 def _true_values(sim: Simulation, arm: Arm, alone: Block) -> np.ndarray:
@@ -249,11 +282,8 @@ def _retrieval_row(
 
 def _brought_by(sim: Simulation, request: Request, arm: Arm, ad: int) -> dict[str, list[str]]:
     """Which routes brought an ad, where an arm has several."""
-    retriever = arm.retrieval.retriever
-    if not isinstance(retriever, MergedRoutes):
-        return {}
-    found = retriever.brought_by(request.alone, np.array([ad]), sim.platform.lives)
-    return {"brought_by": [name for name, is_in in found.items() if is_in[0]]}
+    found = sim.brought_by(request.alone, arm, np.array([[ad]]))
+    return {"brought_by": [name for name, is_in in found.items() if is_in[0, 0]]} if found else {}
 
 
 def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, ad: int) -> dict[str, Any]:
@@ -280,7 +310,7 @@ def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, 
         "dropped_by": stages[dropped_at]["stage"] if dropped_at < len(stages) else None,
         "stages": stages,
         **_true_worth(sim, request, arm, ad),
-        "bids": least_bids(block, row, arm, platform, given, ad, stages),
+        "bids": min_bids(block, row, arm, platform, given, ad, stages),
     }
 
 
@@ -403,7 +433,7 @@ class FixedSets:
         raise UserError("the candidates are given, and no retrieval has scored them")
 
 
-def least_bids(
+def min_bids(
     block: Block,
     row: int,
     arm: Arm,
@@ -421,16 +451,16 @@ def least_bids(
         changed = replace(platform, bids=platform.bids.with_bid(ad, bid_micros / MICROS))
         return serve(block, used, changed)
 
-    def least_to_pass(at: int) -> int | None:
+    def min_to_pass(at: int) -> int | None:
         alone = from_stage(arm, at, given[at])
-        return least_passing(lambda bid: ad in decide(bid, alone).sets[1][row], _guess(now, stages[at + 1]))
+        return min_passing_bid(lambda bid: ad in decide(bid, alone).sets[1][row], _guess(now, stages[at + 1]))
 
     def wins_cascade(bid: int) -> bool:
         return ad in decide(bid, arm).win_set[row]
 
     now = float(platform.bids.init_bid[ad])
-    to_pass = [least_to_pass(at) for at in range(len(arm.stages))]
-    both = least_passing(wins_cascade, max(bid or 1 for bid in to_pass))
+    to_pass = [min_to_pass(at) for at in range(len(arm.stages))]
+    both = min_passing_bid(wins_cascade, max(bid or 1 for bid in to_pass))
     names = (*(stage.name for stage in arm.stages[:-1]), "auction", "cascade")
     needed: dict[str, Any] = {
         name: None if bid is None else bid / MICROS for name, bid in zip(names, (*to_pass, both), strict=True)
@@ -444,7 +474,7 @@ def least_bids(
     return needed
 
 
-def least_passing(passes: Callable[[int], bool], guess: int) -> int | None:
+def min_passing_bid(passes: Callable[[int], bool], guess: int) -> int | None:
     """The least bid in micro-units, 1 to MOST, that passes; None if not even MOST does.
 
     `passes` must be a step: false below some bid, true from there on. A good guess saves most of the calls.
@@ -520,6 +550,15 @@ def trace_text(answer: dict[str, Any]) -> str:
     if "ad" in answer:
         lines += ["", *_ad(answer["ad"], answer)]
     return "\n".join(lines) + "\n"
+
+
+def ad_verdict(answer: dict[str, Any]) -> str:
+    """What became of the ad that was asked about, in a sentence; empty if none was."""
+    if "ad" not in answer:
+        return ""
+    named = answer if answer.get("names") is None else _named(answer, answer["names"])
+    said = _verdict(named["ad"], named)
+    return f"{said[:1].upper()}{said[1:]}."
 
 
 def _named(answer: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:

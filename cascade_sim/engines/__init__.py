@@ -34,7 +34,7 @@ class Chunk:
     """Some of one world's requests: as they are here, and the words from which they are made elsewhere."""
 
     content: Any
-    made_from: tuple[Any, ...] = ()
+    spec: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ class OnRay:
         left, sent = iter(chunks), 0
 
         def send(task: _Task) -> Any:
-            ref = serve.remote(key, made, [chunk.made_from for chunk in task.content])
+            ref = serve.remote(key, made, [chunk.spec for chunk in task.content])
             under_way.tasks[ref] = task
             return ref
 

@@ -70,7 +70,7 @@ def _words(error: BaseException) -> str:
 
 
 # Each phase has its own range of request ids: a longer log does not change the traffic of an evaluation.
-PHASE_NAMES = ("bootstrap", "log", "shadow", "evaluate", "bench", "market", "panel", "off_policy", "slates")
+PHASE_NAMES = ("cold_start", "log", "shadow", "evaluate", "bench", "market", "panel", "off_policy", "slates")
 PHASES = {name: (i + 1) * 10**9 for i, name in enumerate(PHASE_NAMES)}
 AFTER_ALL = ("off_policy", "slates")  # come when the phases of the study are over
 

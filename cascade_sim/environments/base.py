@@ -21,6 +21,7 @@ from cascade_sim import protocols
 from cascade_sim.agents.conversions import DelayMixture
 from cascade_sim.agents.traffic_profiles import Profile
 from cascade_sim.analysis.metrics.catalogue import Metric
+from cascade_sim.cascade.ledger import NO_BUDGET
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.retrievers.similarity import Retriever
 from cascade_sim.cascade.scorers import Scorer
@@ -32,7 +33,7 @@ from cascade_sim.environments.evaluators.truth import true_value
 from cascade_sim.environments.market_inputs import LoggedRequests, draw_budgets, traffic_profile
 from cascade_sim.environments.names import Names
 from cascade_sim.environments.page_columns import Log, block_of, by_request
-from cascade_sim.environments.statement import Measured, Statement
+from cascade_sim.environments.statement import Measured, Reproduced, Statement
 from cascade_sim.environments.uncertainty.base import NoUncertainty, Uncertainty
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.replay.observed import ObservedClicks
@@ -50,6 +51,7 @@ class Environment(protocols.Environment[Block, Arm, Decision, Outcome, Clusters,
     arrivals: Arrivals
     names: Names
     scorers: dict[str, Scorer]  # who may sit in a stage untrained, beside those that every world has
+    reproduced: Reproduced | None = None  # of a log: how much of it comes out under its rule
     _truth: GroundTruth | ObservedClicks
 
     def __init__(self, scenario: Scenario, seed: int):
@@ -174,8 +176,10 @@ class Environment(protocols.Environment[Block, Arm, Decision, Outcome, Clusters,
         """When requests of a market are to be expected."""
         return traffic_profile(spec, home)
 
-    def budgets(self, spec: Budgets) -> NDArray[np.int64]:
-        """Daily budgets of a market.  [advertisers] micro-units"""
+    def budgets(self, spec: Budgets | None) -> NDArray[np.int64]:
+        """Daily budgets of a market, NO_BUDGET for all without a section.  [advertisers] micro-units"""
+        if spec is None:
+            return np.full(self.world.n_advertisers, NO_BUDGET, np.int64)
         return draw_budgets(spec, self.world.n_advertisers, self.seed)
 
     def visits(self) -> LoggedRequests | None:

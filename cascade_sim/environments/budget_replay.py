@@ -187,11 +187,11 @@ class _Work:
         return self._sim.outcome(block, decision, self._arm.charging)
 
 
-def budget_facts(spending: BudgetReplay | None, arms: dict[str, Arm], today: str) -> dict[str, Any] | None:
+def budget_facts(spending: BudgetReplay | None, arms: dict[str, Arm], current: str) -> dict[str, Any] | None:
     """What an answer says of budgets, as JSON holds it; None where they were not replayed."""
     if spending is None:
         return None
-    own = spending.of(arms[today])
+    own = spending.of(arms[current])
     return {
         "zone": spending.budgets.zone,
         "advertisers": spending.budgets.n_advertisers,

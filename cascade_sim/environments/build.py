@@ -18,7 +18,7 @@ def environment_of(
     scenario: Scenario, seed: int, workers: int = 1, home: Path = Path("."), engine: Engine | None = None
 ) -> Environment:
     """The scenario's world, made concrete. `home`: where logs are looked for, before the working folder."""
-    logged = scenario.world.logged
+    logged = scenario.world.replay
     if logged is None:
         return Synthetic(scenario, seed, workers, engine)
     if logged.fitted is None:
@@ -28,10 +28,10 @@ def environment_of(
 
 def check_log(world: World) -> None:
     """UserError where the log of a world, or the response fitted to it, holds what none can."""
-    logged = world.logged
+    logged = world.replay
     if logged is None:
         return
     assert logged.digest is not None  # it was found when the scenario was read
-    store = open_store(logged.market)
+    store = open_store(logged.log)
     if logged.fitted is not None:
         open_response(Path(logged.fitted.response), store, logged.digest)

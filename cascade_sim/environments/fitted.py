@@ -29,14 +29,14 @@ from cascade_sim.scenario.log_support import about_of, find_response
 from cascade_sim.scenario.market import Budgets, Market
 from cascade_sim.scenario.schema import Route, Scenario
 from cascade_sim.scenario.sections import Fitted as FittedSpec
-from cascade_sim.scenario.sections import Logged
+from cascade_sim.scenario.sections import ReplayedLog
 
 
 class Fitted(Environment):
     """Requests of a log, drawn in blocks of time, and clicks as they were fitted to it."""
 
     def __init__(
-        self, scenario: Scenario, seed: int, logged: Logged, fitted: FittedSpec, workers: int, home: Path
+        self, scenario: Scenario, seed: int, logged: ReplayedLog, fitted: FittedSpec, workers: int, home: Path
     ):
         super().__init__(scenario, seed)
         store, folder = store_of(logged, home), find_response(fitted.response, home)
@@ -89,11 +89,10 @@ class Fitted(Environment):
     def traffic_profile(self, spec: Market, home: Path) -> Profile:
         return Profile(self.replay.resampling.hourly_rates(), HOUR)
 
-    def budgets(self, spec: Budgets) -> NDArray[np.int64]:
+    def budgets(self, spec: Budgets | None) -> NDArray[np.int64]:
         """Drawn, or those of the log."""
-        return (
-            LoggedBudgets(self.replay.store).usual(int(NO_BUDGET)) if spec.logged else super().budgets(spec)
-        )
+        is_logged = spec is not None and spec.logged
+        return LoggedBudgets(self.replay.store).usual(int(NO_BUDGET)) if is_logged else super().budgets(spec)
 
     def visits(self) -> LoggedVisits:
         return LoggedVisits(self.arrivals)

@@ -8,14 +8,14 @@ from cascade_sim.cascade.logged import LoggedScorer
 from cascade_sim.cascade.scorers import Scorer
 from cascade_sim.logs.replay.replay import Replay
 from cascade_sim.logs.store.store import LogStore, open_store
-from cascade_sim.scenario.log_support import find_market
+from cascade_sim.scenario.log_support import find_log
 from cascade_sim.scenario.schema import LOGGED, LOGGED_PRE, LOGGED_SCORE
-from cascade_sim.scenario.sections import Logged
+from cascade_sim.scenario.sections import ReplayedLog
 
 
-def store_of(logged: Logged, home: Path) -> LogStore:
+def store_of(logged: ReplayedLog, home: Path) -> LogStore:
     """The log that a section names: beside the scenario, else from the working folder."""
-    return open_store(find_market(logged.market, home) or logged.market)
+    return open_store(find_log(logged.log, home) or logged.log)
 
 
 def logged_scorers(replay: Replay) -> dict[str, Scorer]:

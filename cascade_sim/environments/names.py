@@ -23,6 +23,10 @@ class Names:
     def name(self, kind: str, code: int) -> str:
         return str(code)
 
+    def request_name(self, request: int) -> str:
+        """What a request is called, given the id that it has in the run."""
+        return str(request)
+
     def code(self, kind: str, given: int | str, option: str, n: int) -> int:
         """Which of n is meant; UserError if none is."""
         number = whole_number(given, option)
@@ -45,6 +49,9 @@ class LoggedNames(Names):
 
     def name(self, kind: str, code: int) -> str:
         return self._store.name(kind, code)
+
+    def request_name(self, request: int) -> str:
+        return self.name("requests", request - Arrivals.first_request("evaluate"))
 
     def code(self, kind: str, given: int | str, option: str, n: int, first: int = 0) -> int:
         """A name of the log, else a number from 0, or from `first`: of both, the name counts."""

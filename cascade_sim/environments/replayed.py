@@ -31,20 +31,20 @@ from cascade_sim.logs.replay.budgets import LoggedBudgets
 from cascade_sim.logs.replay.observed import ObservedClicks
 from cascade_sim.logs.replay.replay import LoggedWorld, Replay
 from cascade_sim.scenario.schema import Route, Scenario
-from cascade_sim.scenario.sections import Logged
+from cascade_sim.scenario.sections import ReplayedLog
 
 
 class Replayed(Environment):
     """Logged auctions, held again under other settings."""
 
-    def __init__(self, scenario: Scenario, seed: int, logged: Logged, workers: int, home: Path):
+    def __init__(self, scenario: Scenario, seed: int, logged: ReplayedLog, workers: int, home: Path):
         super().__init__(scenario, seed)
         self._logged, store = logged, store_of(logged, home)
         self._clusters: dict[int, Clusters] = {}  # by the number of requests
         about = store.about
         if about.level == "winners":
             raise UserError(
-                f"{store.path.parent}: the log has the evidence level 'winners', so its auctions cannot be "
+                f"{store.path.parent}: the log completeness is 'winners', so its auctions cannot be "
                 "held again: all bids would have to be logged (candidates with stage ranked). `whatif` gives "
                 "bounds for a higher reserve"
             )
@@ -141,7 +141,7 @@ class Replayed(Environment):
 
     def statement(self, measured: Measured) -> Statement:
         assert measured.clusters is not None
-        return log_statement(self.replay.store, self._truth, measured.clusters, measured)
+        return log_statement(self.replay.store, self._truth, measured.clusters, measured, self.reproduced)
 
     def model_quality(self, scorers: Mapping[str, Scorer]) -> dict[str, dict[str, Any]]:
         effects = self.world.slot_effects

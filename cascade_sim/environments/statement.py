@@ -1,10 +1,10 @@
-"""What an answer from a replayed log rests on: its evidence, what was observed, what intervals resample."""
+"""What an answer rests on: what both sides share, what learned again; of a replayed log its evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from cascade_sim.environments.clusters import Clusters
 from cascade_sim.environments.evaluators.model_quality import ModelQuality
 from cascade_sim.logs.replay.imputation import ClickModel
 from cascade_sim.logs.replay.observed import ObservedClicks
-from cascade_sim.logs.store.format import supported_queries
+from cascade_sim.logs.store.answers import supported_queries
 from cascade_sim.logs.store.store import LogStore
 
 HELD_FIXED = (
@@ -24,9 +24,15 @@ HELD_FIXED = (
 )
 REPLAYED_BUDGETS = "the logged budgets: who has spent the day's takes part in no later auction of the day"
 FELT_BUDGETS = "budgets: as they were felt in the log; nobody runs dry earlier or later"
-NO_BUDGETS = "Budgets were not replayed: the market has none, or is told to ignore them."
+NO_BUDGETS = "Budgets were not replayed: the log has none, or is told to ignore them."
 QUALITY_GROUPS, QUALITY_RESAMPLES = 128, 200
 ENOUGH_ALIKE = 0.99  # of the pages: below, a replay is called another system than the logged one
+
+
+class Reproduced(Protocol):
+    """How much of a log its rule reproduces (`logs.audit.reproduction`)."""
+
+    def as_json(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,12 @@ class Measured:
     budgets: dict[str, Any] | None  # as `budget_facts` has them
 
 
+NOTHING_LEARNED = (
+    "nothing: models serve as they were trained. What a setting brings once models have learned from its own "
+    "traffic is another question: `sweep --retrain`, or `run --set` and `compare`",
+)
+
+
 @dataclass(frozen=True)
 class Statement:
     """What answers rest on: what both sides share, what else to know, and facts as JSON holds them."""
@@ -45,28 +57,35 @@ class Statement:
     held_fixed: tuple[str, ...] | None = None  # None: the usual
     notes: tuple[str, ...] = ()
     facts: dict[str, Any] | None = None
+    learned_again: tuple[str, ...] = NOTHING_LEARNED  # which models differ between the sides, and why
 
-    def budget_notes(self, today: str, others: Mapping[str, str]) -> list[str]:
-        """What budgets did. `others` {arm: what to call it} beside the arm as deployed, `today`."""
-        return [] if self.facts is None else budget_notes(self.facts, today, others)
+    def budget_notes(self, current: str, others: Mapping[str, str]) -> list[str]:
+        """What budgets did. `others` {arm: what to call it} beside the deployed one, `current`."""
+        return [] if self.facts is None else budget_notes(self.facts, current, others)
 
 
 def log_statement(
-    store: LogStore, clicks: ObservedClicks, clusters: Clusters, measured: Measured
+    store: LogStore,
+    clicks: ObservedClicks,
+    clusters: Clusters,
+    measured: Measured,
+    reproduced: Reproduced | None = None,
 ) -> Statement:
     """What an answer from a replayed log rests on."""
     about, sums = store.about, measured.sums
+    replayed = sums["logged_pages"] / max(sums["requests"], 1.0)
     facts = {
-        "market": about.name,
+        "log": about.name,
         "starts": about.starts,
         "currency": about.currency,
         "charging": about.charging,
         "level": about.level,
-        "says": list(supported_queries(about)),
+        "says": list(supported_queries(store, None if about.is_randomised else replayed)),
+        **({} if reproduced is None else {"reproduced": reproduced.as_json()}),
         "resampled": clusters.as_json(),
         "click_model": model_facts(store, clicks.model),
         "replayed": {
-            "pages_as_logged": sums["logged_pages"] / max(sums["requests"], 1.0),
+            "pages_as_logged": replayed,
             "prices_as_logged": sums["logged_prices"] / sums["known_prices"]
             if sums["known_prices"]
             else None,
@@ -81,13 +100,13 @@ def held_fixed(facts: dict[str, Any]) -> tuple[str, ...]:
     return (*HELD_FIXED, FELT_BUDGETS if facts["budgets"] is None else REPLAYED_BUDGETS)
 
 
-def budget_notes(facts: dict[str, Any], today: str, others: Mapping[str, str]) -> list[str]:
-    """What budgets did, in sentences. `others` {arm: what to call it} beside the arm as deployed, `today`."""
+def budget_notes(facts: dict[str, Any], current: str, others: Mapping[str, str]) -> list[str]:
+    """What budgets did, in sentences. `others` {arm: what to call it} beside the deployed one, `current`."""
     budgets = facts["budgets"]
     if budgets is None:
         return [NO_BUDGETS]
     ran_out = budgets["ran_out"]
-    told = [f"{ran_out[today]['advertisers']:,} as deployed"]
+    told = [f"{ran_out[current]['advertisers']:,} as deployed"]
     told += [f"{ran_out[arm]['advertisers']:,} with {words}" for arm, words in others.items()]
     lines = [
         f"Budgets of {budgets['advertisers']:,} advertisers were replayed day by day ({budgets['zone']}). Of "
@@ -97,9 +116,9 @@ def budget_notes(facts: dict[str, Any], today: str, others: Mapping[str, str]) -
         lines.append(
             f"Warning: {budgets['left_out_shown']:,} ads that the log shows are of advertisers whose budget "
             "was spent by then. Are the budgets in another unit or of other days, or is the log a sample of "
-            "the traffic? `world.logged.budgets: ignore` leaves them out."
+            "the traffic? `world.replay.budgets: ignore` leaves them out."
         )
-    elif ran_out[today]["advertisers"] and not budgets["left_out"]:
+    elif ran_out[current]["advertisers"] and not budgets["left_out"]:
         lines.append(
             "Ads of advertisers that had run out are no candidates in the log, so they are missing where "
             "another setting would have left them money."
@@ -111,6 +130,9 @@ def notes(facts: dict[str, Any]) -> list[str]:
     """What a reader of an answer from a log must know, in sentences."""
     resampled, replayed, model = facts["resampled"], facts["replayed"], facts["click_model"]
     lines = [f"Intervals resample {resampled['by']}s ({resampled['units']:,} of them): {resampled['why']}."]
+    if "reproduced" in facts:
+        words = facts["reproduced"]["words"]
+        lines.insert(0, f"{words[:1].upper()}{words[1:]}.")
     if facts["level"] == "bids":
         lines.append(
             "Ads that pre-ranking left out are not in the log: the answer is for the logged auctions."

@@ -17,7 +17,7 @@ from cascade_sim.cascade.serve import Arm, Block, Platform
 from cascade_sim.engines import Engine
 from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.environments.base import Environment
-from cascade_sim.environments.evaluators.truth import TruthEvaluator
+from cascade_sim.environments.evaluators.truth import TruthEvaluator, value_at
 from cascade_sim.scenario.schema import Route, Scenario, requests_by_phase
 from cascade_sim.scenario.sections import SIMILARITY
 from cascade_sim.world.truth import GroundTruth
@@ -49,6 +49,10 @@ class Synthetic(Environment):
     def ctr_without_noise(self, block: Block, ads: NDArray[np.int32]) -> NDArray[np.float64]:
         """The CTRs, with what no feature shows at its mean.  [R, m]"""
         return self._truth.ctr_without_noise(block, ads)
+
+    def known_value(self, block: Block, ids: NDArray[np.int32], arm: Arm) -> NDArray[np.float64]:
+        """The ranking stage's bid times the CTR that the best model of features could know.  [R, m]"""
+        return value_at(block, ids, arm, self.platform, self.ctr_without_noise(block, ids))
 
     def corpus(self, block: Block) -> NDArray[np.int32]:
         if self.world.lives is None:

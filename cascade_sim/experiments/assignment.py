@@ -31,9 +31,9 @@ class Assignment:
 
     def is_treated(self, block: Block) -> np.ndarray:
         """Whether the treatment serves each request.  [R] bool"""
-        return (block.times >= self.start) & self.is_drawn(block)
+        return (block.times >= self.start) & self.is_assigned(block)
 
-    def is_drawn(self, block: Block) -> np.ndarray:
+    def is_assigned(self, block: Block) -> np.ndarray:
         """On which side of the draw each request falls, before and after `start`.  [R] bool"""
         if self.unit in ("everyone", "nobody"):
             return np.full(len(block), self.unit == "everyone")

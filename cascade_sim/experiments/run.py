@@ -59,7 +59,7 @@ class DesignRun(MarketRun):
         if self.part is None:
             return window
         by_request = Assignment("request", self.assignment.seed, self.assignment.share)
-        return window.take(by_request.is_drawn(window) == self.part)
+        return window.take(by_request.is_assigned(window) == self.part)
 
     def _book(self, settled: SettledBlock) -> None:
         super()._book(settled)

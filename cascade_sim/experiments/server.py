@@ -73,6 +73,9 @@ class SplitServer(MarketServer):
         self.assignment = assignment
         self.servers = tuple(MarketServer(sim, *arms[name], audience, ledger) for name in ARMS)
         self.compute = _Both(self.servers)  # type: ignore[assignment]
+        self.routes = tuple(dict.fromkeys(name for server in self.servers for name in server.routes))
+        for server in self.servers:
+            server.routes = self.routes
 
     def set_bids(self, bids: np.ndarray, participation: np.ndarray) -> None:
         for server in self.servers:

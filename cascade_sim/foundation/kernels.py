@@ -242,7 +242,7 @@ def take_columns(values, columns, empty):
 
 
 @kernel
-def least_of_rows(ids, draw, k):
+def smallest_per_row(ids, draw, k):
     """The k ids of the least draws, least first; of equals the first column.  [R, n], [R, n] -> [R, k] int32
 
     Draws are above 0. Padding is never taken; short rows end in -1. Floats above 0 have the order of their

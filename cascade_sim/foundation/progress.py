@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from rich.progress import Task, TaskID
 
 
-def terminal_width(least: int = 0, usual: int = 100) -> int:
-    """Columns of the terminal, `usual` where there is none to ask; never below `least`."""
-    return max(shutil.get_terminal_size((usual, 24)).columns, least)
+def terminal_width(least: int = 0, default: int = 100) -> int:
+    """Columns of the terminal, `default` where there is none to ask; never below `least`."""
+    return max(shutil.get_terminal_size((default, 24)).columns, least)
 
 
 EVERY = 60.0  # seconds between the lines of a stage that lasts

@@ -66,7 +66,7 @@ def stoppable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # Python gives signals to the main thread alone
         return
-    held = cleanup.noted()  # by whoever calls a command from Python
+    held = cleanup.registered()  # by whoever calls a command from Python
     before = {number: signal.getsignal(number) for number in ours}
     taken = [number for number, usual in ours.items() if before[number] == usual]
     for number in taken:

@@ -47,19 +47,19 @@ def find_requests(
     owner = _code(session, "advertisers", wanted.advertiser, "advertiser")
     parts = []
     for index in sorted(blocks):
-        then, today, block = arm[index], base[index], session.block(index)
-        changed = page_changed(then, today)
+        variant, current, block = arm[index], base[index], session.block(index)
+        changed = page_changed(variant, current)
         fits = changed if wanted.changed else np.ones(len(changed), bool)
         if user is not None:
             fits = fits & (block.users == user)
         if ad is not None:
-            fits = fits & _shows(then, today, lambda ads, ad=ad: ads == ad)
+            fits = fits & _shows(variant, current, lambda ads, ad=ad: ads == ad)
         if owner is not None:
             of = session.sim.world.advertiser
             fits = fits & _shows(
-                then, today, lambda ads, of=of: (ads >= 0) & (of[np.maximum(ads, 0)] == owner)
+                variant, current, lambda ads, of=of: (ads >= 0) & (of[np.maximum(ads, 0)] == owner)
             )
-        revenue, before = then.columns["expected_revenue"], today.columns["expected_revenue"]
+        revenue, before = variant.columns["expected_revenue"], current.columns["expected_revenue"]
         if wanted.least is not None:
             fits = fits & (revenue >= wanted.least)
         if wanted.most is not None:
@@ -84,17 +84,17 @@ def find_requests(
                 "request": int(number),
                 "name": name_of(session, "requests", int(number)) if is_named else None,
                 "user": name_of(session, "users", int(who)),
-                "today": before,
-                "then": then,
+                "current": before,
+                "variant": variant,
                 "changed": bool(other),
             }
-            for number, who, before, then, other in found[:, order].T.tolist()
+            for number, who, before, variant, other in found[:, order].T.tolist()
         ],
     }
 
 
-def _shows(then: Served, today: Served, is_wanted: Any) -> np.ndarray:
-    shows: np.ndarray = is_wanted(then.ads).any(axis=1) | is_wanted(today.ads).any(axis=1)
+def _shows(variant: Served, current: Served, is_wanted: Any) -> np.ndarray:
+    shows: np.ndarray = is_wanted(variant.ads).any(axis=1) | is_wanted(current.ads).any(axis=1)
     return shows
 
 
@@ -160,8 +160,8 @@ def look_at(session: Session, arm: Arm, base: Arm, number: int, ad: str | None) 
     """A request's page before and after and, with `ad`, that ad's way through the cascade then."""
     sim, environment = session.sim, session.sim.environment
     request, (arm, base) = by_itself(session, (arm, base), number)
-    decisions = {"today": sim.serve(request.block, base), "then": sim.serve(request.block, arm)}
-    named = replace(arm, name="then")
+    decisions = {"current": sim.serve(request.block, base), "variant": sim.serve(request.block, arm)}
+    named = replace(arm, name="variant")
     found: dict[str, Any] = {
         "request": request.index,
         "id": Arrivals.first_request(PHASE) + request.index,
@@ -174,13 +174,13 @@ def look_at(session: Session, arm: Arm, base: Arm, number: int, ad: str | None) 
         "is_truth_known": environment.has("truth"),
     }
     if environment.has("truth"):
-        found["best"] = true_best(sim, request, named, decisions["then"])
+        found["best"] = true_best(sim, request, named, decisions["variant"])
     if ad is not None:
         code = ad_number(sim, ad)
         there = environment.corpus(request.alone)
         if code not in there:
             raise UserError(environment.absent(code, request.index, len(there)))
-        explained = explain_ad(sim, request, named, decisions["then"], code)
+        explained = explain_ad(sim, request, named, decisions["variant"], code)
         found["ad"] = _named(session, explained)
     return found
 

@@ -24,7 +24,7 @@ LABELS: dict[ParamPath, str] = {
     ("auction", "score_floor"): "Score floor",
     ("auction", "squashing"): "Squashing",
     ("auction", "pricing"): "Pricing",
-    ("auction", "soft_floor"): "Soft floor",
+    **{("auction", name): name.replace("_", " ").capitalize() for name in PARAMETERS},
     ("auction", "charging"): "Charged per",
     ("slots",): "Slots",
     ("retrieval", "size"): "Retrieved ads",
@@ -54,7 +54,7 @@ CURVE = 13  # values of a curve
 
 
 def parameters_of(session: Session, arm: str) -> list[dict[str, Any]]:
-    """The controls for an arm in the order of LABELS: path, label, group, today's value, ends or choices."""
+    """The controls for an arm in the order of LABELS: path, label, group, current value, ends or choices."""
     session.arm(Variant(arm))
     now = overrides_of(session.specs[arm])
     spec = session.specs[arm]
@@ -74,7 +74,7 @@ def parameters_of(session: Session, arm: str) -> list[dict[str, Any]]:
         if about is not None:
             group = GROUPS.get(parameter[0], "Stages")
             found.append(
-                {"path": scenario_path(parameter), "label": label, "group": group, "today": value, **about}
+                {"path": scenario_path(parameter), "label": label, "group": group, "current": value, **about}
             )
     return found
 
@@ -108,8 +108,10 @@ def _about(session: Session, arm: str, parameter: ParamPath, value: Any) -> dict
         return _money(session, "bid", value)
     if parameter == ("auction", "score_floor"):
         return _money(session, "score", value)
-    if parameter == ("auction", "soft_floor"):
-        return {**_money(session, "bid", value), "needs": {"path": "auction.pricing", "value": "soft_floor"}}
+    if parameter[0] == "auction" and parameter[1] in PARAMETERS:
+        high, rules = PARAMETERS[parameter[1]].high, [r for r in RULES if parameter[1] in RULES[r].parameters]
+        ends = _number(0.0, high, high / STEPS) if math.isfinite(high) else _money(session, "bid", value)
+        return {**ends, "needs": {"path": "auction.pricing", "values": rules}}
     if parameter == ("auction", "squashing"):
         return _number(0.0, 2.0, 0.05)
     if parameter == ("bidding", "range"):
@@ -162,9 +164,9 @@ def _number(low: float, high: float, step: float) -> dict[str, Any]:
     return {"kind": "number", "low": low, "high": max(high, low), "step": step}
 
 
-def _money(session: Session, what: str, today: Any) -> dict[str, Any]:
+def _money(session: Session, what: str, current: Any) -> dict[str, Any]:
     """An amount from 0 to somewhat above the middle of the bids, or scores, of shown ads."""
-    high = max(nice_ceiling(_most(session, what)), float(today or 0.0))
+    high = max(nice_ceiling(_most(session, what)), float(current or 0.0))
     return _number(0.0, high, nice_ceiling(high / STEPS))
 
 
@@ -191,17 +193,12 @@ def nice_ceiling(value: float) -> float:
 
 
 def curve_values(parameter: dict[str, Any]) -> list[Any]:
-    """The values that a curve over a parameter goes through, today's among them."""
+    """The values that a curve over a parameter goes through, the current one among them."""
     if parameter["kind"] == "choice":
         return list(parameter["choices"])
     low, high, step = parameter["low"], parameter["high"], parameter["step"]
     values = {round((low + (high - low) * i / (CURVE - 1)) / step) * step for i in range(CURVE)}
-    if isinstance(parameter["today"], int | float):
-        values.add(parameter["today"])
+    if isinstance(parameter["current"], int | float):
+        values.add(parameter["current"])
     is_whole = isinstance(low, int) and isinstance(step, int)
     return sorted(int(v) if is_whole else float(f"{v:.10g}") for v in values if low <= v <= high)
-
-
-assert set(PARAMETERS) <= {parameter[-1] for parameter in LABELS}, (
-    "every parameter of a pricing rule has a control"
-)

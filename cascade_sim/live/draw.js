@@ -97,7 +97,7 @@ function ticks(low, high, n) {
   return found;
 }
 
-/* Points {x, value, low, high, is_all, label} over a parameter; `now` and `today` are values of the parameter. */
+/* Points {x, value, low, high, is_all, label} over a parameter; `now` and `current` are values of the parameter. */
 function curveChart(points, options) {
   const width = options.width, height = 300, left = 58, right = 16, top = 16, bottom = 44;
   const node = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": options.label });
@@ -131,7 +131,7 @@ function curveChart(points, options) {
     node.append(svg("polyline", { points: sorted.map((p) => `${X(p.x)},${Y(p.value)}`).join(" "), class: "line" }));
   }
   if (!options.isChoice) {
-    for (const [value, kind] of [[options.today, "axis"], [options.at, "here"]]) {
+    for (const [value, kind] of [[options.current, "axis"], [options.at, "here"]]) {
       if (value >= first && value <= last) node.append(svg("line", { x1: X(value), x2: X(value), y1: top, y2: height - bottom, class: kind }));
     }
   }
@@ -178,7 +178,7 @@ function fateBars(sides, fates, width) {
     node.append(svg("text", { x: 0, y: 40 * i + 27 }, side.name));
     for (const fate of fates) {
       const share = side.best[fate.name];
-      node.append(svg("rect", { x, y: 40 * i + 8, width: Math.max(share * across, 0), height: 28, class: "bar-" + (fate.kind || "then") }));
+      node.append(svg("rect", { x, y: 40 * i + 8, width: Math.max(share * across, 0), height: 28, class: "bar-" + (fate.kind || "variant") }));
       x += share * across;
     }
   });

@@ -29,24 +29,28 @@ Columns = dict[str, np.ndarray]
 
 def answer(session: Session, arm: Pages, base: Pages, blocks: Sequence[int]) -> dict[str, Any]:
     """Everything about the two ways on blocks that both have served."""
-    then, today = ([pages[index] for index in blocks] for pages in (arm, base))
-    n = sum(len(served.ads) for served in then)
+    variant, current = ([pages[index] for index in blocks] for pages in (arm, base))
+    n = sum(len(served.ads) for served in variant)
     return {
         "requests": n,
         "of": session.n_requests,
-        "measures": measures(session, then, today, blocks),
-        "funnel": {"today": funnel(session, today), "then": funnel(session, then)},
-        "payers": payers(session, then, today),
-        "pages_changed": changed_share(then, today),
-        "day": day(session, then, today, blocks),
+        "measures": measures(session, variant, current, blocks),
+        "funnel": {"current": funnel(session, current), "variant": funnel(session, variant)},
+        "payers": payers(session, variant, current),
+        "pages_changed": changed_share(variant, current),
+        "day": day(session, variant, current, blocks),
     }
 
 
 def measures(
-    session: Session, then: list[Served], today: list[Served], blocks: Sequence[int], only: Sequence[str] = ()
+    session: Session,
+    variant: list[Served],
+    current: list[Served],
+    blocks: Sequence[int],
+    only: Sequence[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """{measure: {"today", "then", "lift", "difference"}}, each with value, low and high."""
-    sides, share, unit = _sides(session, then, today, blocks)
+    """{measure: {"current", "variant", "lift", "difference"}}, each with value, low and high."""
+    sides, share, unit = _sides(session, variant, current, blocks)
     known = session.metrics([name for name in sides[0] if name in sides[1]])
     named = {name: known[name] for name in what_if_measures(known) if not only or name in only}
     spread = _Spread(unit, share)
@@ -60,8 +64,8 @@ def measures(
             lift = after / before - 1.0
             by_lift = (by_after - by_before * (after / before)) / before  # all 0 where nothing moves
         found[name] = {
-            "today": spread.interval(before, by_before),
-            "then": spread.interval(after, by_after),
+            "current": spread.interval(before, by_before),
+            "variant": spread.interval(after, by_after),
             "lift": spread.interval(lift, by_lift),
             "difference": spread.interval(after - before, by_after - by_before),
         }
@@ -69,7 +73,7 @@ def measures(
 
 
 def _sides(
-    session: Session, then: list[Served], today: list[Served], blocks: Sequence[int]
+    session: Session, variant: list[Served], current: list[Served], blocks: Sequence[int]
 ) -> tuple[tuple[Columns, Columns], float, np.ndarray | None]:
     """The columns of both ways, the share of the requests that they are of, and the unit of each row.
 
@@ -78,18 +82,19 @@ def _sides(
     """
     made = tuple(
         {name: np.concatenate([part.columns[name] for part in side]) for name in side[0].columns}
-        for side in (then, today)
+        for side in (variant, current)
     )
     n, units = len(made[0]["requests"]), session.evaluation.clusters
     unit = None
     if units is not None:
         rows = [
-            session.block_size * index + np.arange(len(p.ads)) for index, p in zip(blocks, then, strict=True)
+            session.block_size * index + np.arange(len(p.ads))
+            for index, p in zip(blocks, variant, strict=True)
         ]
         unit = units.of_request[np.concatenate(rows)]
     if n < session.n_requests:
         return (made[0], made[1]), n / session.n_requests, unit
-    tables = dict(zip(("then", "today"), made, strict=True))
+    tables = dict(zip(("variant", "current"), made, strict=True))
     if units is not None and unit is not None:
         tables = {
             key: {name: np.bincount(unit, column, units.n) for name, column in side.items()}
@@ -97,11 +102,11 @@ def _sides(
         }
     sums = {
         key: np.sum([part.uncertain for part in side if part.uncertain is not None], axis=0)
-        for key, side in (("then", then), ("today", today))
+        for key, side in (("variant", variant), ("current", current))
         if side[0].uncertain is not None
     }
     tables = session.evaluation.uncertainty.widened(tables, sums, units)
-    return (tables["then"], tables["today"]), 1.0, None
+    return (tables["variant"], tables["current"]), 1.0, None
 
 
 def _ratio(top: np.ndarray, bottom: np.ndarray) -> tuple[float, np.ndarray]:
@@ -147,12 +152,12 @@ def funnel(session: Session, side: list[Served]) -> dict[str, Any]:
     return found
 
 
-def payers(session: Session, then: list[Served], today: list[Served]) -> dict[str, Any]:
-    """What advertisers pay on either side, by tiers of what they pay today, and who moves most.
+def payers(session: Session, variant: list[Served], current: list[Served]) -> dict[str, Any]:
+    """What advertisers pay on either side, by tiers of what they pay now, and who moves most.
 
     Of a thousand requests, so that some and all can be compared with each other.
     """
-    world, n = session.sim.world, sum(len(part.ads) for part in then)
+    world, n = session.sim.world, sum(len(part.ads) for part in variant)
     per = 1000.0 / n
 
     def totals(side: list[Served], what: str) -> np.ndarray:
@@ -164,17 +169,17 @@ def payers(session: Session, then: list[Served], today: list[Served]) -> dict[st
             total += np.bincount(owner, values[shown], world.n_advertisers)
         return total * per
 
-    paid = {"today": totals(today, "paid"), "then": totals(then, "paid")}
-    clicks = {"today": totals(today, "clicks"), "then": totals(then, "clicks")}
-    order = np.argsort(-paid["today"], kind="stable")
-    paying = int((paid["today"] > 0).sum())
+    paid = {"current": totals(current, "paid"), "variant": totals(variant, "paid")}
+    clicks = {"current": totals(current, "clicks"), "variant": totals(variant, "clicks")}
+    order = np.argsort(-paid["current"], kind="stable")
+    paying = int((paid["current"] > 0).sum())
     groups, start = [], 0
     for share, name in TIERS:
         stop = max(math.ceil(share * paying), start)
         groups.append((name, order[start:stop]))
         start = stop
     groups.append(("pay nothing so far", order[start:]))
-    moved = paid["then"] - paid["today"]
+    moved = paid["variant"] - paid["current"]
     rows = [
         {
             "tier": name,
@@ -192,36 +197,36 @@ def payers(session: Session, then: list[Served], today: list[Served]) -> dict[st
     movers: list[dict[str, Any]] = [
         {
             "advertiser": name_of(session, "advertisers", who),
-            "paid_today": float(paid["today"][who]),
-            "paid_then": float(paid["then"][who]),
-            "clicks_today": float(clicks["today"][who]),
-            "clicks_then": float(clicks["then"][who]),
+            "paid_current": float(paid["current"][who]),
+            "paid_variant": float(paid["variant"][who]),
+            "clicks_current": float(clicks["current"][who]),
+            "clicks_variant": float(clicks["variant"][who]),
         }
         for who in dict.fromkeys(most)
         if abs(moved[who]) > 1e-12
     ]
-    movers.sort(key=lambda row: row["paid_today"] - row["paid_then"])
+    movers.sort(key=lambda row: row["paid_current"] - row["paid_variant"])
     return {"tiers": rows, "movers": movers}
 
 
 def name_of(session: Session, kind: str, code: int) -> str:
-    """What somebody is called: by a number or, of an imported market, as the log has it."""
+    """What somebody is called: by a number or, of an imported log, as the log has it."""
     return session.sim.environment.names.name(kind, code)
 
 
-def changed_share(then: list[Served], today: list[Served]) -> float:
+def changed_share(variant: list[Served], current: list[Served]) -> float:
     """Share of the requests whose page is another: other ads, other slots, or other prices."""
-    changed = [page_changed(a, b) for a, b in zip(then, today, strict=True)]
+    changed = [page_changed(a, b) for a, b in zip(variant, current, strict=True)]
     return float(np.concatenate(changed).mean())
 
 
-def page_changed(then: Served, today: Served) -> np.ndarray:
+def page_changed(variant: Served, current: Served) -> np.ndarray:
     """[R] bool"""
-    if then.ads.shape != today.ads.shape:
-        k = max(then.ads.shape[1], today.ads.shape[1])
-        sides = [(_wide(s.ads, k, -1), _wide(s.price_micros, k, 0)) for s in (then, today)]
+    if variant.ads.shape != current.ads.shape:
+        k = max(variant.ads.shape[1], current.ads.shape[1])
+        sides = [(_wide(s.ads, k, -1), _wide(s.price_micros, k, 0)) for s in (variant, current)]
     else:
-        sides = [(s.ads, s.price_micros) for s in (then, today)]
+        sides = [(s.ads, s.price_micros) for s in (variant, current)]
     (ads, price), (old_ads, old_price) = sides
     changed: np.ndarray = ((ads != old_ads) | ((ads >= 0) & (price != old_price))).any(axis=1)
     return changed
@@ -234,7 +239,7 @@ def _wide(values: np.ndarray, k: int, empty: int) -> np.ndarray:
 
 
 def day(
-    session: Session, then: list[Served], today: list[Served], blocks: Sequence[int]
+    session: Session, variant: list[Served], current: list[Served], blocks: Sequence[int]
 ) -> dict[str, Any] | None:
     """Revenue and clicks of a thousand requests by hour; None where it does not matter when one comes.
 
@@ -256,7 +261,7 @@ def day(
         "step": step / length,
         "requests": requests.tolist(),
     }
-    for key, side in (("then", then), ("today", today)):
+    for key, side in (("variant", variant), ("current", current)):
         for name, column in (("revenue", "expected_revenue"), ("clicks", "expected_clicks")):
             if any(column not in part.columns for part in side):
                 continue

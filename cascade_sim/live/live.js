@@ -2,12 +2,13 @@
 /* The state is what the address says: run, arm, what it is compared with, parameters, view. Everything else follows. */
 (function () {
   const $ = (id) => document.getElementById(id);
-  const VIEWS = { curve: "Curve", funnel: "Funnel", payers: "Who pays", requests: "Requests", day: "The day", runs: "Runs" };
-  const TILES = ["expected_ctr", "cpc", "rcs", "fill_rate", "welfare", "expected_rpm", "revenue_per_request", "cpc_error", "observed_revenue_share"];
+  const VIEWS = { curve: "Curve", funnel: "Funnel", payers: "Advertiser spend", requests: "Requests", day: "By hour", runs: "Runs" };
+  const TILES = ["expected_ctr", "cpc", "rcs", "fill_rate", "welfare_efficiency", "expected_rpm", "revenue_per_request", "cpc_error", "observed_revenue_share"];
   const MONEY = "Revenue per request";
   const FIND = { user: "", ad: "", advertiser: "", least: "", most: "", sort: "gain", changed: "1" };
   const client = Array.from(crypto.getRandomValues(new Uint8Array(8)), (b) => b.toString(16).padStart(2, "0")).join("");
   const state = { run: 0, arm: "", against: "", parameters: new Map(), words: [], view: "curve", parameter: "", measure: "", request: null, ad: "", find: { ...FIND } };
+  let leftOut = new Map(); // mistyped words, with the reasons
   let about = null, answer = null, exact = null, turn = 0, asking = null, offset = 0;
   const curve = { key: "", points: new Map(), control: null };
 
@@ -42,13 +43,15 @@
     const text = query.toString();
     history.replaceState(null, "", text ? "?" + text : location.pathname);
   }
+  /* What is turned, but for words that the last answer had to leave out. */
+  const used = () => settings().filter((word) => !leftOut.has(word));
   function settings() {
     return [...Array.from(state.parameters, ([path, value]) => `${path}=${plain(value)}`), ...state.words];
   }
-  function query(more) {
+  function query(more, words) {
     const made = new URLSearchParams({ run: state.run, arm: state.arm, client });
     if (state.against) made.set("against", state.against);
-    for (const word of settings()) made.append("set", word);
+    for (const word of words || used()) made.append("set", word);
     for (const [key, value] of Object.entries(more || {})) if (value !== "" && value !== null && value !== undefined) made.set(key, value);
     return made.toString();
   }
@@ -129,14 +132,14 @@
   }
   function drawParameter(parameter) {
     const id = "parameter-" + parameter.path.replace(/\W/g, "-");
-    const value = state.parameters.has(parameter.path) ? state.parameters.get(parameter.path) : parameter.today;
-    const back = el("button", { type: "button", class: "plain back", "aria-label": `${parameter.label}: back to ${plain(parameter.today)}`, onclick: () => { setParameter(parameter, parameter.today); (node.querySelector("input, select") || back).focus(); } }, "back");
-    const today = el("div", { class: "top" }, el("span", { class: "today" }, `today ${plain(parameter.today)}`), back);
+    const value = state.parameters.has(parameter.path) ? state.parameters.get(parameter.path) : parameter.current;
+    const back = el("button", { type: "button", class: "plain back", "aria-label": `${parameter.label}: reset to ${plain(parameter.current)}`, onclick: () => { setParameter(parameter, parameter.current); (node.querySelector("input, select") || back).focus(); } }, "back");
+    const current = el("div", { class: "top" }, el("span", { class: "current" }, `current ${plain(parameter.current)}`), back);
     let node;
     if (parameter.kind === "choice") {
       const select = el("select", { id, onchange: () => setParameter(parameter, select.value) }, ...parameter.choices.map((c) => el("option", { value: c }, c)));
       select.value = value;
-      node = el("div", { class: "parameter", "data-path": parameter.path }, el("div", { class: "top" }, el("label", { for: id }, parameter.label), select), today);
+      node = el("div", { class: "parameter", "data-path": parameter.path }, el("div", { class: "top" }, el("label", { for: id }, parameter.label), select), current);
     } else {
       const range = el("input", { type: "range", id, min: parameter.low, max: parameter.high, step: parameter.step, "aria-label": parameter.label });
       const typed = el("input", { type: "number", min: 0, step: "any", "aria-label": `${parameter.label}, as a number` });
@@ -144,12 +147,12 @@
       typed.value = value === null ? "" : plain(value);
       range.addEventListener("input", () => { typed.value = plain(Number(range.value)); setParameter(parameter, Number(range.value), true); });
       typed.addEventListener("change", () => { if (typed.value !== "" && isFinite(Number(typed.value))) { range.value = typed.value; setParameter(parameter, Number(typed.value), true); } });
-      node = el("div", { class: "parameter", "data-path": parameter.path }, el("div", { class: "top" }, el("label", { for: id }, parameter.label), typed), range, today);
+      node = el("div", { class: "parameter", "data-path": parameter.path }, el("div", { class: "top" }, el("label", { for: id }, parameter.label), typed), range, current);
     }
     return node;
   }
   function setParameter(parameter, value, isDrawn) {
-    if (value === parameter.today) state.parameters.delete(parameter.path); else state.parameters.set(parameter.path, value);
+    if (value === parameter.current) state.parameters.delete(parameter.path); else state.parameters.set(parameter.path, value);
     if (!isDrawn) {
       const node = document.querySelector(`[data-path="${parameter.path}"]`);
       for (const input of node.querySelectorAll("input, select")) input.value = value === null ? "" : plain(value);
@@ -161,12 +164,12 @@
     for (const node of document.querySelectorAll(".parameter")) {
       const parameter = about.parameters.find((k) => k.path === node.dataset.path), needs = parameter.needs;
       node.classList.toggle("is-turned", state.parameters.has(parameter.path));
-      node.hidden = Boolean(needs) && !state.parameters.has(parameter.path) && parameter.today === null && (state.parameters.get(needs.path) || (about.parameters.find((k) => k.path === needs.path) || {}).today) !== needs.value;
+      node.hidden = Boolean(needs) && !state.parameters.has(parameter.path) && parameter.current === null && !needs.values.includes(state.parameters.get(needs.path) || (about.parameters.find((k) => k.path === needs.path) || {}).current);
     }
     $("reset").disabled = !settings().length;
   }
   function drawWords() {
-    $("words").replaceChildren(...state.words.map((word, i) => el("li", {}, el("code", {}, word), el("button", { type: "button", class: "plain", "aria-label": `Remove ${word}`, onclick: () => { state.words.splice(i, 1); drawWords(); markTurned(); ask(); } }, "remove"))));
+    $("words").replaceChildren(...state.words.map((word, i) => el("li", {}, el("code", {}, word), leftOut.has(word) ? el("span", { class: "small" }, " left out ") : null, el("button", { type: "button", class: "plain", "aria-label": `Remove ${word}`, onclick: () => { state.words.splice(i, 1); drawWords(); markTurned(); ask(); } }, "remove"))));
   }
 
   // Asking: some requests at once, then all; the newest question alone counts
@@ -186,10 +189,12 @@
     $("said").textContent = "";
     try {
       for (const all of ["", "1"]) {
-        const found = await fetched("/api/answer?" + query({ all }), asking.signal);
+        const found = await fetched("/api/answer?" + query({ all }, settings()), asking.signal);
         if (mine !== turn) return;
         answer = { ...found, asked: asked() };
-        refuse("");
+        leftOut = new Map(found.left_out.map((left) => [left.word, left.why]));
+        refuse(found.left_out.map((left) => `${left.word} is left out: ${left.why}`).join("\n"));
+        drawWords();
         drawAnswer();
         drawView(found.requests === found.of);
         if (found.requests === found.of) break;
@@ -198,14 +203,15 @@
       if (mine !== turn || error.name === "AbortError" || error.status === 409) return;
       const isGone = error.status === undefined;
       answer = null;
+      leftOut = new Map();
       refuse(isGone ? "The server does not answer. If it was stopped, start it again and load this page anew." : error.message);
       $("answer").classList.remove("is-stale");
-      $("headline").textContent = isGone || error.status >= 500 ? "No answer" : "This cannot be turned so";
+      $("headline").textContent = isGone || error.status >= 500 ? "No answer" : "Invalid parameter value";
       $("question").textContent = questionWords();
       for (const id of ["basis", "tiles", "measures", "mini", ...Object.keys(VIEWS).map((view) => "view-" + view)]) $(id).replaceChildren();
       if (curve.control) curve.control.abort();
       curve.key = "";
-      $("same").hidden = true;
+      $("same").hidden = $("days").hidden = true;
       $("exact").disabled = true;
     }
   }
@@ -222,23 +228,23 @@
   function questionWords() {
     const changes = Array.from(state.parameters, ([path, value]) => {
       const parameter = about.parameters.find((k) => k.path === path);
-      return `${parameter.label} ${plain(parameter.today)} → ${plain(value)}`;
-    }).concat(state.words);
-    const held = exact || state.against === state.arm ? "the arm as it is" : `arm ${state.against}`;
+      return `${parameter.label} ${plain(parameter.current)} → ${plain(value)}`;
+    }).concat(state.words.filter((word) => !leftOut.has(word)));
+    const held = exact || state.against === state.arm ? "the unmodified arm" : `arm ${state.against}`;
     if (!changes.length && state.against === state.arm) return `${about.name}, arm ${state.arm}: change a parameter`;
     return `${about.name}, arm ${state.arm}${changes.length ? ", " + changes.join(", ") : ""}, compared with ${held}`;
   }
   function isSame() {
-    return !settings().length && state.against === state.arm;
+    return !used().length && state.against === state.arm;
   }
   /* What stands on the other side, as tables call it. */
-  const before = () => (state.against === state.arm ? "today" : state.against);
+  const before = () => (state.against === state.arm ? "current" : state.against);
   function entries() {
     if (!exact) return answer.measures;
     const point = exact.points[0].metrics, made = {};
     for (const name of Object.keys(about.measures)) {
       if (!point[name]) continue;
-      made[name] = { today: exact.today.metrics[name], then: point[name], lift: point[name].lift, difference: point[name].difference };
+      made[name] = { current: exact.current.metrics[name], variant: point[name], lift: point[name].lift, difference: point[name].difference };
     }
     return made;
   }
@@ -249,55 +255,67 @@
     $("headline").replaceChildren(...headline(lead));
     $("mini").replaceChildren(...headline(lead));
     drawBasis();
-    $("tiles").replaceChildren(...TILES.filter((name) => measured[name] && measured[name].then.value !== null).map((name) => drawTile(name, measured[name])));
+    $("tiles").replaceChildren(...TILES.filter((name) => measured[name] && measured[name].variant.value !== null).map((name) => drawTile(name, measured[name])));
     drawMeasures(measured);
     $("same").hidden = !answer.command;
-    $("same-words").textContent = exact || before() === "today" ? "The same answer on the command line" : "On the command line, compared with the arm as it is";
+    $("same-words").textContent = exact || before() === "current" ? "The same answer on the command line" : "On the command line, compared with the unmodified arm";
     $("command").textContent = shown(answer.command || "");
-    $("exact").disabled = !settings().length;
+    $("exact").disabled = !used().length;
+    drawDays();
+  }
+  /* A run with a market: what is shown here is not what its days brought. */
+  function drawDays() {
+    const own = about.days && about.days.arms[state.arm], names = own ? Object.keys(own).filter((name) => about.measures[name] && own[name].days !== null) : [];
+    $("days").hidden = !names.length;
+    if (!names.length) return;
+    const cell = (name, side) => el("td", {}, own[name][side] === null ? NONE : level(own[name][side], about.measures[name].unit));
+    const rows = names.map((name) => el("tr", {}, el("th", { scope: "row", title: about.measures[name].meaning }, about.measures[name].label), cell(name, "days"), cell(name, "evaluation")));
+    $("days").replaceChildren(
+      el("strong", {}, "Unlimited budgets and fixed bids. "), `The figures of this page are of the evaluation. What arm ${state.arm}, as it is, brought in the ${about.days.days === 1 ? "day" : `${plain(about.days.days)} days`} of this run's market, with ${about.days.has_budgets ? "its budgets" : "no budgets"} and bidders that adapt, is beside it; what changed parameters bring there takes another run.`,
+      table(["", "market", "evaluation"], rows));
   }
   function headline(lead) {
-    if (!lead || lead.today.value === null) return ["Revenue cannot be told from this log"];
+    if (!lead || lead.current.value === null) return ["Revenue is not identified from this log"];
     const measure = about.measures[about.lead], interval = (text) => el("span", { class: "interval" }, text);
-    if (isSame()) return [`${MONEY} is ${level(lead.today.value, measure.unit)} today `, interval(intervalText(measure, lead.today))];
+    if (isSame()) return [`${MONEY} is ${level(lead.current.value, measure.unit)} with the current setting `, interval(intervalText(measure, lead.current))];
     const moved = move(measure, lead);
-    if (moved.what && moved.what.low === 0 && moved.what.high === 0) return [`${MONEY} does not move`];
-    if (!moved.tone) return [`${MONEY} is not significantly different from ${exact ? "today" : before()}: `, moved.text + " ", interval(moved.interval)];
+    if (moved.what && moved.what.low === 0 && moved.what.high === 0) return [`${MONEY} does not change`];
+    if (!moved.tone) return [`${MONEY}: no significant change against ${exact || before() === "current" ? "the current setting" : before()}: `, moved.text + " ", interval(moved.interval)];
     return [`${MONEY} ${moved.tone === "up" ? "rises" : "falls"} by `, el("span", { class: moved.tone }, moved.text.replace(/^[+−]/, "")), " ", interval(moved.interval)];
   }
   function drawBasis() {
     const of = number(answer.of, 0), n = number(answer.requests, 0);
-    const badge = el("span", { class: "badge" + (exact ? " exact" : "") }, exact ? "exact" : answer.requests < answer.of ? "quick" : "all requests");
-    let words = `${of} requests, the same on both sides, with common random numbers; 95 % intervals are what other traffic of this length would give.`;
-    if (exact) words = `The answer of whatif on ${of} requests: resampled 95 % intervals. It holds the arm against itself as it is.`;
-    else if (answer.requests < answer.of) words = `${n} of ${of} requests; 95 % intervals are where the figures of all of them will be. Refining …`;
-    else if (isSame()) words = `${of} requests; 95 % intervals are what other traffic of this length would give.`;
+    const badge = el("span", { class: "badge" + (exact ? " exact" : "") }, exact ? "bootstrapped" : answer.requests < answer.of ? `partial (${n} of ${of})` : "all requests");
+    let words = `${of} requests, common random numbers; 95 % CIs for a new traffic sample of this length.`;
+    if (exact) words = `The answer of whatif on ${of} requests: bootstrap 95 % CIs, compared with the unmodified arm.`;
+    else if (answer.requests < answer.of) words = `${n} of ${of} requests; 95 % CIs for the figures of all of them. Refining …`;
+    else if (isSame()) words = `${of} requests; 95 % CIs for a new traffic sample of this length.`;
     const changed = isSame() ? "" : ` ${number(100 * answer.pages_changed, 1)} % of the pages change.`;
-    const budgets = about.has_budgets && !exact ? " Nobody runs out of a budget here; the exact answer replays budgets." : "";
+    const budgets = about.has_budgets && !exact ? " Budgets are unlimited here; the bootstrap answer replays them." : "";
     $("basis").replaceChildren(badge, words + changed + budgets);
   }
   function drawTile(name, entry) {
     const measure = about.measures[name], moved = move(measure, entry);
     if (isSame()) {
-      return el("div", { class: "tile", role: "group", "aria-label": measure.label, title: measure.meaning }, el("div", { class: "label" }, measure.label), el("div", { class: "value" }, level(entry.today.value, measure.unit)), el("div", { class: "interval" }, intervalText(measure, entry.today)));
+      return el("div", { class: "tile", role: "group", "aria-label": measure.label, title: measure.meaning }, el("div", { class: "label" }, measure.label), el("div", { class: "value" }, level(entry.current.value, measure.unit)), el("div", { class: "interval" }, intervalText(measure, entry.current)));
     }
     return el("div", { class: "tile", role: "group", "aria-label": measure.label, title: measure.meaning },
       el("div", { class: "label" }, measure.label),
       el("div", { class: "value " + moved.tone }, moved.text),
       intervalBar(moved, `${measure.label}: interval ${moved.interval}`),
       el("div", { class: "interval" }, moved.interval),
-      el("div", { class: "levels" }, `${level(entry.today.value, measure.unit)} → ${level(entry.then.value, measure.unit)}`));
+      el("div", { class: "levels" }, `${level(entry.current.value, measure.unit)} → ${level(entry.variant.value, measure.unit)}`));
   }
   function intervalText(measure, entry) {
     return entry.low === null ? "" : `${level(entry.low, measure.unit)} to ${level(entry.high, measure.unit)}`;
   }
   function drawMeasures(measured) {
-    const rows = Object.keys(about.measures).filter((name) => measured[name] && measured[name].then).map((name) => {
+    const rows = Object.keys(about.measures).filter((name) => measured[name] && measured[name].variant).map((name) => {
       const measure = about.measures[name], entry = measured[name], moved = move(measure, entry);
       const cell = (side) => el("td", {}, level(side.value, measure.unit), el("span", { class: "interval" }, intervalText(measure, side)));
-      return el("tr", {}, el("th", { scope: "row", title: measure.meaning }, measure.label), cell(entry.today), cell(entry.then), el("td", {}, el("span", { class: "value " + moved.tone }, moved.text), el("span", { class: "interval" }, moved.interval)));
+      return el("tr", {}, el("th", { scope: "row", title: measure.meaning }, measure.label), cell(entry.current), cell(entry.variant), el("td", {}, el("span", { class: "value " + moved.tone }, moved.text), el("span", { class: "interval" }, moved.interval)));
     });
-    $("measures").replaceChildren(table(["measure", exact ? "today" : before(), "then", "moved"], rows));
+    $("measures").replaceChildren(table(["measure", exact ? "current" : before(), "variant", "change"], rows));
   }
   function table(heads, rows, caption) {
     return el("table", {}, caption ? el("caption", {}, caption) : null, el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, ...rows));
@@ -340,10 +358,10 @@
     const view = $("view-curve"), numeric = about.parameters.filter((k) => !k.needs);
     const last = Array.from(state.parameters.keys()).pop();
     const path = numeric.some((k) => k.path === state.parameter) ? state.parameter : numeric.some((k) => k.path === last) ? last : numeric[0].path;
-    const names = ["expected_revenue_per_request", "revenue_per_request", "expected_ctr", "cpc", "rcs", "fill_rate", "welfare", "expected_rpm"].filter((name) => answer.measures[name]);
+    const names = ["expected_revenue_per_request", "revenue_per_request", "expected_ctr", "cpc", "rcs", "fill_rate", "welfare_efficiency", "expected_rpm"].filter((name) => answer.measures[name]);
     const measure = names.includes(state.measure) ? state.measure : names[0];
     const parameter = about.parameters.find((k) => k.path === path);
-    const others = settings().filter((word) => !word.startsWith(path + "="));
+    const others = used().filter((word) => !word.startsWith(path + "="));
     const key = JSON.stringify([state.run, state.arm, state.against, path, others]);
     if (!view.querySelector("#curve-parameter") || view.dataset.arm !== `${state.run}/${state.arm}`) {
       view.dataset.arm = `${state.run}/${state.arm}`;
@@ -403,12 +421,12 @@
       if (point.error) { refused.push(`${plain(value)}: ${point.error}`); return; }
       points.push(pointOf(measure, point.measures[name], parameter.kind === "choice" ? i : value, plain(value), point.is_all));
     });
-    const at = state.parameters.has(parameter.path) ? state.parameters.get(parameter.path) : parameter.today, now = plain(at);
+    const at = state.parameters.has(parameter.path) ? state.parameters.get(parameter.path) : parameter.current, now = plain(at);
     const whole = points.filter((p) => p.is_all).length, places = points.length;
     // Where the parameter stands between two values, the answer itself is a point.
     if (parameter.kind === "number" && at !== null && !points.some((p) => p.label === now) && answer.asked === asked() && answer.measures[name]) points.push(pointOf(measure, answer.measures[name], at, now, answer.requests === answer.of));
     const label = `${measure.label}, change in ${measure.is_near_zero ? "points" : "percent"}, over ${parameter.label}: ` + points.map((p) => `${p.label} ${p.text}`).join("; ");
-    $("curve-chart").replaceChildren(el("p", { class: "small" }, `${measure.label}: change ${measure.is_near_zero ? "in points" : "in %"} against ${state.against === state.arm ? "the arm as it is" : state.against}`), curveChart(points, { width: wide("curve"), parameter: parameter.label, isChoice: parameter.kind === "choice", now, label, today: parameter.today, at }));
+    $("curve-chart").replaceChildren(el("p", { class: "small" }, `${measure.label}: change ${measure.is_near_zero ? "in points" : "in %"} against ${state.against === state.arm ? "the unmodified arm" : state.against}`), curveChart(points, { width: wide("curve"), parameter: parameter.label, isChoice: parameter.kind === "choice", now, label, current: parameter.current, at }));
     $("curve-words").textContent = `${whole} of ${parameter.values.length - refused.length} values on all requests${places > whole ? "; hollow points are quick ones" : ""}. Orange: where the parameter stands.` + (refused.length ? ` Refused: ${refused.join("; ")}` : "");
   }
 
@@ -418,32 +436,32 @@
     return [{ name: "shown", label: "shown", kind: "" }, ...lost];
   }
   function drawFunnel() {
-    const { today, then } = answer.funnel, scoring = about.stages.slice(1), earlier = scoring.slice(0, -1);
+    const { current, variant } = answer.funnel, scoring = about.stages.slice(1), earlier = scoring.slice(0, -1);
     const sets = [["corpus", "Ads"], ...earlier.map((stage, i) => [`${stage}_set`, i ? `Handed to ${said(stage)}` : "Retrieved"]), ["competitive_set", "Ranked"], ["win_set", "Shown"]];
-    const rows = sets.map(([key, label]) => el("tr", {}, el("th", { scope: "row" }, label), el("td", {}, number(today[key], today[key] % 1 ? 2 : 0)), el("td", {}, number(then[key], then[key] % 1 ? 2 : 0))));
-    const cards = [scrolled("Ads by stage", table(["ads of a request", before(), "then"], rows))];
-    if (today.best && then.best) {
+    const rows = sets.map(([key, label]) => el("tr", {}, el("th", { scope: "row" }, label), el("td", {}, number(current[key], current[key] % 1 ? 2 : 0)), el("td", {}, number(variant[key], variant[key] % 1 ? 2 : 0))));
+    const cards = [scrolled("Ads by stage", table(["ads of a request", before(), "variant"], rows))];
+    if (current.best && variant.best) {
       const who = about.is_log ? "the ranking stage would choose from all candidates" : "are worth most by their true CTR, of those retrieved";
       cards.unshift(el("div", { class: "card" }, el("h2", {}, "Where the best ads go"), el("p", { class: "small" }, `Of the ads that ${who}, as many as there are slots.`),
         el("p", { class: "legend" }, ...fates(scoring).map((fate) => el("span", {}, el("i", { class: fate.kind }), fate.label))),
-        fateBars([{ name: before(), best: today.best }, { name: "then", best: then.best }], fates(scoring), wide("funnel")),
-        el("div", { class: "scroll fates", tabindex: 0, role: "region", "aria-label": "Losses by stage" }, table(["", ...fates(scoring).map((fate) => fate.label)], [[before(), today.best], ["then", then.best]].map(([name, best]) => el("tr", {}, el("th", { scope: "row" }, name), ...fates(scoring).map((fate) => el("td", {}, number(100 * best[fate.name], 1) + " %"))))))));
+        fateBars([{ name: before(), best: current.best }, { name: "variant", best: variant.best }], fates(scoring), wide("funnel")),
+        el("div", { class: "scroll fates", tabindex: 0, role: "region", "aria-label": "Losses by stage" }, table(["", ...fates(scoring).map((fate) => fate.label)], [[before(), current.best], ["variant", variant.best]].map(([name, best]) => el("tr", {}, el("th", { scope: "row" }, name), ...fates(scoring).map((fate) => el("td", {}, number(100 * best[fate.name], 1) + " %"))))))));
     }
     const lost = about.attribution && about.attribution.stages;
     if (lost) {
-      cards.push(scrolled("Losses that the run measured", table(["stage", "share of the loss", "eCPM lost"], lost.map((stage) => el("tr", {}, el("th", { scope: "row" }, said(stage.stage)), el("td", {}, number(100 * stage.share, 1) + " %"), el("td", {}, number(stage.ecpm_lost.value, 1)))), `As the run measured arm ${state.arm} against the whole corpus, on ${number(about.attribution.requests, 0)} requests, with no parameter turned`)));
+      cards.push(scrolled("Losses that the run measured", table(["stage", "share of the loss", "value lost (eCPM)"], lost.map((stage) => el("tr", {}, el("th", { scope: "row" }, said(stage.stage)), el("td", {}, number(100 * stage.share, 1) + " %"), el("td", {}, number(stage.ecpm_lost.value, 1)))), `As the run measured arm ${state.arm} against the whole corpus, on ${number(about.attribution.requests, 0)} requests, with no parameter turned`)));
     }
     $("view-funnel").replaceChildren(...cards);
   }
 
   function drawPayers() {
-    const { tiers, movers } = answer.payers, side = before() === "today" ? "today" : `with ${before()}`;
+    const { tiers, movers } = answer.payers, side = before() === "current" ? "now" : `with ${before()}`;
     const change = (a, b) => (a > 0 ? signed(100 * (b / a - 1), 1) + " %" : b > 0 ? "new" : NONE);
-    const rows = tiers.map((row) => el("tr", {}, el("th", { scope: "row" }, row.tier), el("td", {}, number(row.advertisers, 0)), el("td", {}, number(row.paid_today, 2)), el("td", {}, number(row.paid_then, 2)), el("td", {}, change(row.paid_today, row.paid_then)), el("td", {}, change(row.clicks_today, row.clicks_then)), el("td", {}, `${number(row.pay_more, 0)} / ${number(row.pay_less, 0)}`)));
-    const most = movers.map((row) => el("tr", {}, el("th", { scope: "row" }, row.advertiser), el("td", {}, number(row.paid_today, 3)), el("td", {}, number(row.paid_then, 3)), el("td", {}, signed(row.paid_then - row.paid_today, 3)), el("td", {}, change(row.clicks_today, row.clicks_then))));
+    const rows = tiers.map((row) => el("tr", {}, el("th", { scope: "row" }, row.tier), el("td", {}, number(row.advertisers, 0)), el("td", {}, number(row.paid_current, 2)), el("td", {}, number(row.paid_variant, 2)), el("td", {}, change(row.paid_current, row.paid_variant)), el("td", {}, change(row.clicks_current, row.clicks_variant)), el("td", {}, `${number(row.pay_more, 0)} / ${number(row.pay_less, 0)}`)));
+    const most = movers.map((row) => el("tr", {}, el("th", { scope: "row" }, row.advertiser), el("td", {}, number(row.paid_current, 3)), el("td", {}, number(row.paid_variant, 3)), el("td", {}, signed(row.paid_variant - row.paid_current, 3)), el("td", {}, change(row.clicks_current, row.clicks_variant))));
     $("view-payers").replaceChildren(
-      scrolled("Advertisers by tier", table([`advertisers by what they pay ${side}`, "how many", `pay ${side}`, "pay then", "payments", "clicks", "pay more / less"], rows, "Expected payments and clicks of 1,000 requests")),
-      movers.length ? scrolled("Who moves most", table(["advertiser", `pays ${side}`, "pays then", "difference", "clicks"], most, "Who moves most, of 1,000 requests")) : el("p", { class: "small" }, "Nobody pays more or less."));
+      scrolled("Advertisers by tier", table([`advertisers by what they pay ${side}`, "how many", `pay ${side}`, "pay with the variant", "payments", "clicks", "pay more / less"], rows, "Expected payments and clicks of 1,000 requests")),
+      movers.length ? scrolled("Largest changes", table(["advertiser", `pays ${side}`, "pays with the variant", "difference", "clicks"], most, "Largest changes, of 1,000 requests")) : el("p", { class: "small" }, "No advertiser pays more or less."));
   }
 
   // Requests
@@ -471,11 +489,11 @@
       if (error.status !== 409) $("list").replaceChildren(el("p", { class: "notice", role: "alert" }, error.message));
       return;
     }
-    const rows = found.rows.map((row) => el("tr", {}, el("td", {}, el("button", { type: "button", class: "plain", onclick: () => look(row.request, "", true) }, row.name || String(row.request))), el("td", {}, row.user), el("td", {}, number(row.today, 4)), el("td", {}, number(row.then, 4)), el("td", {}, signed(row.then - row.today, 4))));
+    const rows = found.rows.map((row) => el("tr", {}, el("td", {}, el("button", { type: "button", class: "plain", onclick: () => look(row.request, "", true) }, row.name || String(row.request))), el("td", {}, row.user), el("td", {}, number(row.current, 4)), el("td", {}, number(row.variant, 4)), el("td", {}, signed(row.variant - row.current, 4))));
     const end = Math.min(offset + found.rows.length, found.total);
     const page = (step) => () => { offset = Math.max(offset + step, 0); listRequests(); };
     $("list").replaceChildren(
-      found.total ? scrolled("Requests", table(["request", "user", `revenue ${before()}`, "then", "difference"], rows, `${number(found.total, 0)} of ${number(found.looked_at, 0)} requests; expected revenue`)) : el("p", { class: "small" }, "No request fits."),
+      found.total ? scrolled("Requests", table(["request", "user", `revenue ${before()}`, "variant", "difference"], rows, `${number(found.total, 0)} of ${number(found.looked_at, 0)} requests; expected revenue`)) : el("p", { class: "small" }, "No request fits."),
       el("div", { class: "pager", "data-live": "" }, el("button", { type: "button", disabled: offset === 0, onclick: page(-12) }, "Back"), el("button", { type: "button", disabled: end >= found.total, onclick: page(12) }, "Next"), el("span", { class: "small" }, found.total ? `${offset + 1} to ${end}` : "")));
   }
   async function look(request, ad, isNew) {
@@ -490,19 +508,19 @@
       return;
     }
     const shown = (side) => new Set(found.pages[side].filter((p) => p.slot !== null).map((p) => p.ad));
-    const sides = { today: shown("today"), then: shown("then") };
+    const sides = { current: shown("current"), variant: shown("variant") };
     const page = (side, title) => {
       const rows = found.pages[side].map((place) => {
-        const kind = place.slot === null ? "is-out" : side === "then" && !sides.today.has(place.ad) ? "is-new" : "";
+        const kind = place.slot === null ? "is-out" : side === "variant" && !sides.current.has(place.ad) ? "is-new" : "";
         return el("tr", { class: kind }, el("td", {}, place.slot === null ? "next" : String(place.slot)), el("td", {}, el("button", { type: "button", class: "plain", "aria-label": `Why ad ${place.ad}?`, onclick: () => look(request, place.ad, false) }, place.ad)), el("td", {}, place.advertiser), el("td", {}, number(place.bid, 3)), el("td", {}, number(100 * place.pctr, 2)), el("td", {}, place.cpc_micros === null ? NONE : number(place.cpc_micros / 1e6, 3)), el("td", {}, place.clicked === null ? NONE : place.clicked ? "yes" : "no"));
       });
       return scrolled(title, rows.length ? table(["slot", "ad", "advertiser", "bid", "pCTR %", "price", "click"], rows, title) : el("p", {}, `${title}: the page is empty`));
     };
     const input = el("input", { name: "ad", value: ad, autocomplete: "off", "aria-label": "Ad to explain" });
     const form = el("form", { class: "controls", "data-live": "", onsubmit: (event) => { event.preventDefault(); look(request, input.value.trim(), false); } }, el("label", {}, "why not this ad?", input), el("button", {}, "Explain"));
-    const parts = [el("h2", { tabindex: -1, id: "looked" }, `Request ${found.name || found.request}, user ${found.user}`), el("div", { class: "sides" }, page("today", before() === "today" ? "Today" : `Arm ${before()}`), page("then", "With the parameters changed")), form];
+    const parts = [el("h2", { tabindex: -1, id: "looked" }, `Request ${found.name || found.request}, user ${found.user}`), el("div", { class: "sides" }, page("current", before() === "current" ? "Current" : `Arm ${before()}`), page("variant", "Variant")), form];
     if (found.best && found.best.length) parts.push(el("p", { class: "small" }, "Best by true value: " + found.best.map((b) => `${b.ad} (${b.dropped_by ? "lost by " + said(b.dropped_by) : "shown"})`).join(", ")));
-    if (found.ad) parts.push(explained(found.ad, found.pages.then));
+    if (found.ad) parts.push(explained(found.ad, found.pages.variant));
     $("look").replaceChildren(...parts);
     if (isNew) { $("looked").focus(); $("looked").scrollIntoView({ block: "start" }); }
   }
@@ -525,16 +543,16 @@
     const legend = (names) => el("p", { class: "legend" }, ...names.map(([name, kind]) => el("span", {}, el("i", { class: kind }), name)));
     if (day) {
       for (const [name, title] of [["revenue", "Expected revenue of 1,000 requests"], ["clicks", "Expected clicks of 1,000 requests"]]) {
-        if (!day[name + "_then"]) continue;
-        cards.push(el("div", { class: "card" }, el("h2", {}, title), legend([[before(), "today"], ["then", ""]]), dayChart([{ values: day[name + "_today"], class: "today" }, { values: day[name + "_then"] }], { ...axis, label: `${title} by ${day.unit}` })));
+        if (!day[name + "_variant"]) continue;
+        cards.push(el("div", { class: "card" }, el("h2", {}, title), legend([[before(), "current"], ["variant", ""]]), dayChart([{ values: day[name + "_current"], class: "current" }, { values: day[name + "_variant"] }], { ...axis, label: `${title} by ${day.unit}` })));
       }
-      cards.push(el("div", { class: "card" }, el("h2", {}, "Requests"), dayChart([{ values: day.requests, class: "today" }], { ...axis, label: `Requests by ${day.unit}` })));
+      cards.push(el("div", { class: "card" }, el("h2", {}, "Requests"), dayChart([{ values: day.requests, class: "current" }], { ...axis, label: `Requests by ${day.unit}` })));
     }
     if (about.market) {
       const arm = about.market[state.arm] ? state.arm : Object.keys(about.market)[0], other = arm !== state.against && about.market[state.against] ? state.against : null;
       cards.push(el("p", { class: "small" }, "As the run measured its market: bidders paced and budgets ran, and no parameter changes that."));
       for (const [name, title] of [["revenue", "Revenue"], ["requests", "Requests"], ["clicks", "Clicks"]]) {
-        const lines = [[other, "today"], [arm, ""]].filter(([of]) => of && about.market[of][name]);
+        const lines = [[other, "current"], [arm, ""]].filter(([of]) => of && about.market[of][name]);
         if (lines.length) cards.push(el("div", { class: "card" }, el("h2", {}, `${title} by hour, in the run's market`), legend(lines.map(([of, kind]) => [`arm ${of}`, kind])), dayChart(lines.map(([of, kind]) => ({ values: about.market[of][name], class: kind })), { width, label: `${title} by hour of ${lines.map(([of]) => "arm " + of).join(" and ")}` })));
       }
     }
@@ -561,7 +579,7 @@
     });
     view.replaceChildren(
       rows.length ? scrolled("Runs side by side", table(["baseline as the run measured it", ...measured.map((run) => `${run.name} (${run.baseline})`)], rows)) : "",
-      bare.length ? el("p", { class: "small" }, `${bare.map((run) => run.name).join(", ")}: an imported market has no measures of its own. Open it to see its arm as it is.`) : "",
+      bare.length ? el("p", { class: "small" }, `${bare.map((run) => run.name).join(", ")}: an imported log has no measures of its own. Open it to see its arm as it is.`) : "",
       ...differs,
       whole.length < 2 ? el("p", { class: "small" }, "Give several runs to serve to see them side by side.") : "");
   }
@@ -578,11 +596,11 @@
       exact = found;
       if (answer.requests < answer.of) answer = { ...answer, requests: answer.of };
       drawAnswer();
-      $("said").textContent = "Exact.";
+      $("said").textContent = "Bootstrap interval shown.";
     } catch (error) {
       if (mine === turn) { refuse(error.message); $("said").textContent = ""; }
     } finally {
-      button.disabled = !settings().length;
+      button.disabled = !used().length;
     }
   });
   $("link").addEventListener("click", async () => {

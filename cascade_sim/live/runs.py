@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
+from cascade_sim.analysis.statistics.estimates import finite
 from cascade_sim.counterfactual.whatif import worlds_of
 from cascade_sim.diagnostics.reopen import Trust
 from cascade_sim.foundation.errors import UserError, shortened
@@ -156,6 +157,30 @@ def market_hours(metrics: Mapping[str, Any]) -> dict[str, Any] | None:
         if isinstance(own, Mapping) and own.get("hours")
     }
     return found or None
+
+
+IN_DAYS = ("revenue_per_request", "ctr", "cpc")
+
+
+def market_days(metrics: Mapping[str, Any], scenario: Scenario) -> dict[str, Any] | None:
+    """What each arm brought in the days of a run's market, and in its evaluation; None without a market."""
+    market = metrics.get("market") or {}
+    if scenario.market is None or not isinstance(market.get("arms"), Mapping):
+        return None
+    evaluated = metrics.get("arms") or {}
+    arms = {
+        arm: {
+            name: {
+                "days": finite(own.get(name)),
+                "evaluation": finite((evaluated.get(arm, {}).get(name) or {}).get("value")),
+            }
+            for name in IN_DAYS
+        }
+        for arm, own in market["arms"].items()
+        if isinstance(own, Mapping)
+    }
+    has_budgets = scenario.market.budgets is not None and scenario.market.budgets.share > 0
+    return {"days": scenario.market.days, "has_budgets": has_budgets, "arms": arms} if arms else None
 
 
 def command_line(path: Path, way: Variant, baseline: str) -> str:

@@ -30,7 +30,7 @@ from cascade_sim.live import browse, figures
 from cascade_sim.live.access import AccessMiddleware, AccessPolicy, refuse
 from cascade_sim.live.connections import PageServer
 from cascade_sim.live.controls import curve_values, parameters_of
-from cascade_sim.live.runs import Runs, command_line, market_hours
+from cascade_sim.live.runs import Runs, command_line, market_days, market_hours
 from cascade_sim.live.session import Session, Variant
 from cascade_sim.live.work import IDLE, LATER, NOW, SOON, Busy, CancellableProgress, Job, Superseded, Worker
 from cascade_sim.storage.folder import json_text
@@ -47,7 +47,7 @@ LONGEST = 2_000  # characters of a word
 MAX_EXACT = 8  # exact answers that wait, of some seconds each
 CURVE_MEASURES = (
     *(WHAT_IF_REVENUE, "revenue_per_request", "expected_ctr", "cpc", "rcs", "fill_rate"),
-    *("welfare", "expected_rpm"),
+    *("welfare_efficiency", "expected_rpm"),
 )
 
 
@@ -197,23 +197,31 @@ class Live:
             "has_budgets": session.has_budgets,
             "attribution": (offered.metrics.get("attribution") or {}).get(arm),
             "market": market_hours(offered.metrics),
+            "days": market_days(offered.metrics, session.scenario),
         }
 
-    def both(self, question: Question) -> Job:
-        """The run, the way that is asked about, the blocks, and what both ways served of them."""
+    def both(self, question: Question, is_lenient: bool = False) -> Job:
+        """The run, the way that is asked about, the blocks, and what both ways served of them.
+
+        If lenient, mistyped words are left out, and named with the reasons.
+        """
         session = yield from self.opened(question.run)
         way, against = question.ways(session)
+        left_out: dict[str, str] = {}
+        if is_lenient:
+            way, left_out = session.without_mistyped(way)
         arm, base = session.arm(way), session.arm(against)
         blocks = session.blocks(question.flag("all"))
-        today = yield from session.measured(base, blocks)
-        then = yield from session.measured(arm, blocks)
-        return session, way, blocks, then, today
+        current = yield from session.measured(base, blocks)
+        variant = yield from session.measured(arm, blocks)
+        return session, way, blocks, variant, current, left_out
 
     def answer(self, question: Question) -> Job:
-        """Two ways to serve, on some of the requests or on all."""
-        session, way, blocks, then, today = yield from self.both(question)
+        """Two ways to serve, on some of the requests or on all; a mistyped word does not block the others."""
+        session, way, blocks, variant, current, left_out = yield from self.both(question, is_lenient=True)
         return {
-            **figures.answer(session, then, today, blocks),
+            **figures.answer(session, variant, current, blocks),
+            "left_out": [{"word": word, "why": shortened(why)} for word, why in left_out.items()],
             "command": command_line(session.folder, way, session.baseline) if way.words else None,
         }
 
@@ -232,14 +240,14 @@ class Live:
         for is_all in (False, True):
             blocks = session.blocks(is_all)
             before = yield from session.measured(base, blocks)
-            today = [before[index] for index in blocks]
+            current = [before[index] for index in blocks]
             for value in curve_values(parameter):
                 point: dict[str, Any] = {"value": value, "is_all": is_all}
                 try:
                     arm = session.arm(Variant(way.arm, (*words, f"{path}={_word(value)}")))
                     pages = yield from session.measured(arm, blocks)
-                    then = [pages[index] for index in blocks]
-                    point["measures"] = figures.measures(session, then, today, blocks, CURVE_MEASURES)
+                    variant = [pages[index] for index in blocks]
+                    point["measures"] = figures.measures(session, variant, current, blocks, CURVE_MEASURES)
                 except UserError as error:
                     point["error"] = str(error)
                 yield point
@@ -247,7 +255,7 @@ class Live:
 
     def requests(self, question: Question) -> Job:
         """The browser of requests."""
-        session, _, blocks, then, today = yield from self.both(question)
+        session, _, blocks, variant, current, _ = yield from self.both(question)
         wanted = browse.Filter(
             user=question.text("user"),
             ad=question.text("ad"),
@@ -257,7 +265,7 @@ class Live:
             changed=question.flag("changed"),
             sort=question.text("sort", "request") or "request",
         )
-        return browse.find_requests(session, then, today, blocks, wanted, question.whole("offset", 0))
+        return browse.find_requests(session, variant, current, blocks, wanted, question.whole("offset", 0))
 
     def look(self, question: Question) -> Job:
         """One request, and the way of one ad."""

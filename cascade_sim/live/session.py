@@ -31,7 +31,7 @@ from cascade_sim.environments.evaluators.base import Context
 from cascade_sim.environments.uncertainty.base import UNCERTAINTY
 from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.foundation.progress import Progress
-from cascade_sim.scenario.overrides import Point, Refused, parse_points, refuse, turn
+from cascade_sim.scenario.overrides import Mistyped, Point, Refused, apply_overrides, parse_points, refuse
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
 
 QUICK = 2_048  # requests of a first answer
@@ -95,7 +95,7 @@ class Session:
     # What is asked
 
     def arm(self, way: Variant) -> Arm:
-        """The arm that serves so; UserError in the words of `whatif` for a parameter that cannot be turned
+        """The arm that serves so; UserError in the words of `whatif` for a parameter that cannot be changed
         so.
         """
         found = self._turned.get(way)
@@ -122,7 +122,7 @@ class Session:
         if not way.words:
             return self.scenario, self.specs[way.arm]
         try:
-            return turn(self.scenario, self.specs[way.arm], self._point(way), self.folder)
+            return apply_overrides(self.scenario, self.specs[way.arm], self._point(way), self.folder)
         except Refused as reason:
             raise refuse(reason, way.words) from None
 
@@ -132,6 +132,21 @@ class Session:
         if len(points) > 1:
             raise UserError("one value for each parameter; a curve goes over several")
         return points[0]
+
+    def without_mistyped(self, way: Variant) -> tuple[Variant, dict[str, str]]:
+        """The way without the words that are wrong whatever else is changed, and why each of them is."""
+        why: dict[str, str] = {}
+        while way.words and way.arm in self.specs:
+            try:
+                apply_overrides(self.scenario, self.specs[way.arm], self._point(way), self.folder)
+            except Mistyped as reason:
+                why |= {way.words[at]: text for text, at in reversed(reason.reasons)}
+                way = Variant(way.arm, tuple(word for word in way.words if word not in why))
+            except (Refused, UserError):
+                break  # which of several words is to blame cannot be told
+            else:
+                break
+        return way, why
 
     def exact(self, way: Variant, progress: Progress | None = None) -> dict[str, Any]:
         """The answer of `whatif`, by the code of `whatif`. Knows nothing of what is kept here."""

@@ -67,7 +67,7 @@ class Worker:
         key: Hashable | None = None,
         tell: Callable[[Any], None] | None = None,
     ) -> Future[Any]:
-        """The answer to come; its exception is Stale once a newer job has this key. Busy if too many wait."""
+        """The answer to come; raises Superseded once a newer job has this key. Busy if too many wait."""
         with self._changed:
             for task in self._tasks:
                 task.is_stale |= key is not None and task.key == key
@@ -132,7 +132,7 @@ class Worker:
 
 
 class CancellableProgress(Progress):
-    """Of work that does not come in pieces: it is given up as Stale where it would say how far it is."""
+    """Of work that does not come in pieces: it is given up as Superseded where it would say how far it is."""
 
     def __init__(self, is_wanted: Callable[[], bool]) -> None:
         super().__init__(quiet=True)

@@ -66,7 +66,7 @@ class Exported:
         checked = "as the run logged them" if self.is_checked else "not checked: the log is gone"
         return (
             f"{self.arm}: {self.requests:,} requests, {self.candidates:,} candidates, {self.shown:,} shown"
-            f" ({checked})\nnext: cascade_sim import-logs {self.mapping} --out MARKET"
+            f" ({checked})\nnext: cascade_sim import-logs {self.mapping} --out LOG"
         )
 
 
@@ -285,7 +285,7 @@ class _Export:
         """The mapping of the tables."""
         spec = self.spec
         ids = {"request": "request", "ad": "ad"}
-        own = ("advertiser", "bid", "pctr", "pre_score", "stage")
+        own, rounding = ("advertiser", "bid", "pctr", "pre_score", "stage"), self.arm.rounding
         rule: Mapping[str, Any] = {
             "pricing": spec.auction.pricing,
             "squashing": self.squashing,
@@ -293,6 +293,8 @@ class _Export:
             "reserve_cpc": spec.auction.reserve_cpc,
             "score_floor": spec.auction.score_floor,
             **self.arm.parameters,
+            **({"rounding": rounding.unit, "rounding_how": rounding.how} if rounding.unit else {}),
+            **({"increment": rounding.increment} if rounding.increment else {}),
         }
         if spec.auction.pricing == "vcg":
             effects = self.opened.sim.world.slot_effects[: self.arm.slots]

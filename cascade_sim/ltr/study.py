@@ -31,13 +31,13 @@ from cascade_sim.ltr.line import LinearlyCalibrated
 from cascade_sim.ltr.training import (
     Settings,
     Table,
+    default_batch,
+    default_epochs,
+    default_layers,
     list_columns,
     make_table,
     outputs_of,
     train,
-    usual_batch,
-    usual_epochs,
-    usual_layers,
 )
 from cascade_sim.ltr.tuning import LOSS, NEAR, PAPER_RULES, Grid, Point, choose, measure_of
 from cascade_sim.models.nets.ltr_net import RankingNet
@@ -144,11 +144,11 @@ class Plan:
         self, data: Table, *, layers: tuple[int, ...] | None, epochs: int | None, batch: int | None
     ) -> Plan:
         """The plan for this training file; what is not given is usual for a file of its size."""
-        batch = batch or usual_batch(data.n_lists)
+        batch = batch or default_batch(data.n_lists)
         settings = replace(
             self.settings,
-            layers=layers or usual_layers(len(data.labels)),
-            epochs=epochs or usual_epochs(data.n_lists, batch),
+            layers=layers or default_layers(len(data.labels)),
+            epochs=epochs or default_epochs(data.n_lists, batch),
             batch=batch,
         )
         return replace(self, settings=settings)

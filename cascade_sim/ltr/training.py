@@ -67,17 +67,17 @@ class Settings:
     device: str = "cpu"
 
 
-def usual_layers(n_items: int) -> tuple[int, ...]:
+def default_layers(n_items: int) -> tuple[int, ...]:
     """Widths of the net for a file of this size: a small file neither needs nor can fill a large one."""
     return next(layers for least, layers in LAYERS if n_items >= least)
 
 
-def usual_batch(n_lists: int) -> int:
+def default_batch(n_lists: int) -> int:
     """Lists a step for a file of this size: fewer of a small file, so that an epoch has steps enough."""
     return max(min(MIN_LISTS, n_lists), min(MAX_LISTS, n_lists // STEPS))
 
 
-def usual_epochs(n_lists: int, batch: int) -> int:
+def default_epochs(n_lists: int, batch: int) -> int:
     """Passes over a file of this size: more over a small one, so that a training has steps enough."""
     steps = -(-n_lists // batch)
     return max(MIN_EPOCHS, min(MAX_EPOCHS, -(-ALL_STEPS // steps)))

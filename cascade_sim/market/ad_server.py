@@ -13,11 +13,13 @@ import numpy as np
 
 from cascade_sim.agents.conversions import DEFAULT_MIXTURE, click_delays
 from cascade_sim.agents.users import happens
+from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.exploration import random_page
 from cascade_sim.cascade.ledger import Ledger, take
 from cascade_sim.cascade.links import dumper_of
 from cascade_sim.cascade.outcome import conversion_delays
 from cascade_sim.cascade.randomisation import reserve_of
+from cascade_sim.cascade.retrievers.routes import route_names
 from cascade_sim.cascade.scorers import ModelScorer
 from cascade_sim.cascade.serve import Arm, Block, bids, score, serve
 from cascade_sim.cascade.timeout import BY_RETRIEVAL
@@ -53,6 +55,7 @@ class SettledBlock:
     charges_micros: np.ndarray  # charged at once
     held_micros: np.ndarray  # taken off what is available until the click arrives or its window ends
     model_version: np.ndarray  # [R] int32: which deployment of the models decided
+    routes: np.ndarray | None = None  # [R, k, routes] whether each brought the ad; None: none are merged
 
 
 class MarketServer:
@@ -72,6 +75,7 @@ class MarketServer:
         self._audience, self._ledger = audience, ledger
         self.model_version = 0  # the arm's models may be replaced between windows
         self.compute = MarketCompute(spec.compute, arm, spec.days * DAY, sim.seed)
+        self.routes = route_names(arm.retrieval.retriever)  # that are merged
 
     def set_bids(self, bids: np.ndarray, participation: np.ndarray) -> None:
         """The bids [A] and the probabilities of taking part [advertisers] of the next window.
@@ -140,6 +144,8 @@ class MarketServer:
         arm, world = self.arm, self.sim.world
         by_last = len(arm.stages)  # its place in `stage_names`
         block, slots, reserve = self._own_parameters(block)
+        if self.routes:
+            block = replace(block, memo=BlockCache())  # each route is asked once
         decision = serve(block, replace(arm, slots=depth - 1), self.platform, served_by_stage)
         answers = np.full(len(block), by_last, np.int8) if served_by_stage is None else served_by_stage
         ads, bid = decision.ranked_set.copy(), decision.ranked_bid.copy()
@@ -173,6 +179,7 @@ class MarketServer:
             served_by_stage=answers,
             raw_score=self._raw_scores(block, ads, is_explored | (answers == by_last)),
             entrants=np.where(enters, entrants, -1),
+            routes=self._routes_of(block, ads),
             slots=slots,
             reserve=reserve,
         )
@@ -184,6 +191,13 @@ class MarketServer:
         reserve = reserve_of(block, self.arm)
         listed = replace(block, parameters=replace(block.parameters, slots=None))
         return listed, block.parameters.slots, reserve if isinstance(reserve, np.ndarray) else None
+
+    def _routes_of(self, block: Block, ads: np.ndarray) -> np.ndarray | None:
+        """Whether each of the routes brought these ads.  [R, D, routes] bool; None without merged routes"""
+        if not self.routes:
+            return None
+        brought, none = self.sim.brought_by(block, self.arm, ads), np.zeros(ads.shape, bool)
+        return np.stack([brought.get(name, none) for name in self.routes], axis=2)
 
     @property
     def dumps(self) -> bool:
@@ -297,6 +311,7 @@ class MarketServer:
             quality=of_page(lists.quality, pages, 0.0),
             prediction=of_page(lists.prediction, pages, 0.0),
             raw_score=of_page(lists.raw_score, pages, np.nan) if self.dumps else None,
+            routes=None if lists.routes is None else of_page(lists.routes, pages, False),
             cpc_micros=pages.cpc_micros,
             expected_clicks=expected,
             clicks=clicks,
@@ -337,9 +352,10 @@ class MarketServer:
 
 
 def of_page(values: np.ndarray, pages: ListedPages, empty: float) -> np.ndarray:
-    """The shown ads' entries of values in rank order [R, D]; `empty` in an empty slot.  [R, k]"""
-    shown = np.take_along_axis(values, np.maximum(pages.column, 0), 1)
-    return np.where(pages.column >= 0, shown, values.dtype.type(empty))
+    """The shown ads' entries of values in rank order [R, D, ...]; `empty` in an empty slot.  [R, k, ...]"""
+    column = pages.column.reshape(*pages.column.shape, *(1 for _ in values.shape[2:]))
+    shown = np.take_along_axis(values, np.maximum(column, 0), 1)
+    return np.where(column >= 0, shown, values.dtype.type(empty))
 
 
 class _Answers:

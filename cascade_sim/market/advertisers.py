@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import Bidder, Feedback, MarketTime, Portfolio
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.plugins import errors_of
@@ -50,26 +50,26 @@ class BidderPopulation:
                 self.bidders.append(build_bidder(specs[name].kind, portfolio, specs[name].options, home))
                 self._at_first.append(_fingerprints(self.bidders[-1]))
 
-    def bids(self, moment: Moment, n_ads: int) -> np.ndarray:
+    def bids(self, now: MarketTime, n_ads: int) -> np.ndarray:
         """Bid per click of every ad.  [A]"""
         bids = np.zeros(n_ads)
         for i, ads in enumerate(self._ads):
-            bids[ads] = self._answer(i, "bids", moment, len(ads), MAX_BID)
+            bids[ads] = self._answer(i, "bids", now, len(ads), MAX_BID)
         return bids
 
-    def participation(self, moment: Moment, n_advertisers: int) -> np.ndarray:
+    def participation(self, now: MarketTime, n_advertisers: int) -> np.ndarray:
         """Probability of taking part in a request.  [advertisers]"""
         shares = np.ones(n_advertisers)
         for i, members in enumerate(self._members):
-            shares[members] = self._answer(i, "participation", moment, len(members), 1.0)
+            shares[members] = self._answer(i, "participation", now, len(members), 1.0)
         return shares
 
-    def observe(self, feedback: Feedback, moment: Moment) -> None:
+    def observe(self, feedback: Feedback, now: MarketTime) -> None:
         """Tell each bidder what came in for its own advertisers, and nothing else."""
         for i, members in enumerate(self._members):
             own = Feedback(**{key: value[members] for key, value in vars(feedback).items()})
             with self._errors_of(i):
-                self.bidders[i].observe(own, moment)
+                self.bidders[i].observe(own, now)
 
     def state(self) -> dict[str, Any]:
         """What the bidders have learned, by their number, and changed attributes that they do not save."""
@@ -97,11 +97,11 @@ class BidderPopulation:
     def _errors_of(self, i: int) -> AbstractContextManager[None]:
         return errors_of(f"market.bidders.{self.names[i]}", self._kinds[i])
 
-    def _answer(self, i: int, method: str, moment: Moment, n: int, most: float) -> np.ndarray:
+    def _answer(self, i: int, method: str, now: MarketTime, n: int, most: float) -> np.ndarray:
         """What a bidder says: n numbers in [0, most], or a UserError that names it."""
         with self._errors_of(i):
-            given = np.asarray(getattr(self.bidders[i], method)(moment))
-            when = f"{method} at {moment.time:g} s"
+            given = np.asarray(getattr(self.bidders[i], method)(now))
+            when = f"{method} at {now.time:g} s"
             if given.shape != (n,):
                 raise UserError(f"{when}: the answer has shape {list(given.shape)}, expected [{n}]")
             if given.dtype.kind not in "fiub":  # text and complex numbers would be converted in silence

@@ -1,8 +1,8 @@
-"""A rehearsal on a toy: every model, bidder and click model is built and asked once, before any work is done.
+"""A dry run on a toy: every model, bidder and click model is built and asked once, before any work is done.
 
 A class that cannot be built, or answers with what the engine refuses, would otherwise be found out by the
 phase that needs it first, after hours. What a class draws here from generators that Python, numpy and torch
-share is put back: the study begins as if nothing had been rehearsed. Code that a class brings in only now
+share is put back: the study begins as if nothing had been run before. Code that a class brings in only now
 counts as its own from here on.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from cascade_sim.agents.bidding import MICROS, Feedback, Moment
+from cascade_sim.agents.bidding import MICROS, Feedback, MarketTime
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.market.advertisers import MAX_BID, BidderPopulation
 from cascade_sim.market.visits import ask, build_click_model
@@ -24,7 +24,7 @@ from cascade_sim.models.training import Tables, outputs
 from cascade_sim.scenario.market import Market
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.scenario.schema import Scenario
-from cascade_sim.storage import own_code
+from cascade_sim.storage import user_code
 from cascade_sim.study.simulation import Simulation
 from cascade_sim.training.modules import KINDS, build_module, make_scorer
 from cascade_sim.world.world import init_bids
@@ -34,16 +34,16 @@ REQUESTS, CANDIDATES = 3, 5
 BUDGET = 10 * MICROS
 
 
-def rehearse(scenario: Scenario, home: Path = Path("."), seeds: int = 1) -> None:
+def dry_run(scenario: Scenario, home: Path = Path("."), seeds: int = 1) -> None:
     """UserError for the first class that cannot be used, and for bids that a market would refuse."""
     if not scenario.world.has("training"):
         return  # no class has a part in a replay
-    is_drawn = scenario.world.has("corpus")
-    if scenario.market is not None and is_drawn:
+    is_synthetic = scenario.world.has("corpus")
+    if scenario.market is not None and is_synthetic:
         for seed in range(scenario.seed, scenario.seed + seeds):
             _check_bids(scenario, seed)
     toy = scenario
-    if is_drawn:  # a world fitted to a log has the size of the log, and is soon opened
+    if is_synthetic:  # a world fitted to a log has the size of the log, and is soon opened
         toy = scenario.model_copy(update={"world": scenario.world.model_copy(update=TOY)})
     with _same_state():
         sim = Simulation(toy, scenario.seed, home=home)
@@ -69,13 +69,13 @@ def _models(sim: Simulation) -> None:
     block = sim.arrivals.block("bench", 0, REQUESTS)
     ids = np.tile(np.arange(CANDIDATES, dtype=np.int32) % sim.world.n_ads, (len(block), 1))
     for name, spec in sim.scenario.models.items():
-        view, before = sim.view(spec.features), own_code.loaded()
+        view, before = sim.view(spec.features), user_code.loaded()
         module = build_module(name, spec, view, seed=0, home=sim.home)
         with errors_in_rehearsal(name):
             make_scorer(name, spec.recipe, view, module).predict(block, ids)
             if spec.kind not in KINDS:
                 _learn(name, spec.kind, view, module)
-        own_code.note_late(type(module), before)
+        user_code.note_late(type(module), before)
 
 
 @contextmanager
@@ -100,26 +100,26 @@ def _bidders(sim: Simulation, market: Market) -> None:
     n = sim.world.n_advertisers
     nothing = Feedback(*(np.zeros(n, np.int64) for _ in range(6)))
     for name, spec in market.bidders.items():
-        before = own_code.loaded()
+        before = user_code.loaded()
         crowd = BidderPopulation(sim, {name: spec}, np.full(n, BUDGET), sim.home)
         for n_updates in range(2):
-            now = Moment(n_updates * market.update, 0, 0.0, 0.0)
+            now = MarketTime(n_updates * market.update, 0, 0.0, 0.0)
             crowd.bids(now, sim.world.n_ads)
             crowd.participation(now, n)
             crowd.observe(nothing, now)
         crowd.state()
         for bidder in crowd.bidders:
-            own_code.note_late(type(bidder), before)
+            user_code.note_late(type(bidder), before)
 
 
 def _users(sim: Simulation, market: Market) -> None:
-    before = own_code.loaded()
+    before = user_code.loaded()
     model = build_click_model(market.users, sim.platform.slot_effects, sim.home)
     slots = len(sim.platform.slot_effects)
     shown = np.arange(slots)[None, :] <= np.arange(REQUESTS)[:, None] * slots // REQUESTS  # short pages too
     draw = (np.arange(shown.size).reshape(shown.shape) + 0.5) / shown.size
     ask(model, market.users, np.where(shown, 0.3, 0.0), shown, draw, draw)
-    own_code.note_late(type(model), before)
+    user_code.note_late(type(model), before)
 
 
 def _check_bids(scenario: Scenario, seed: int) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from cascade_sim.agents.bidding import Feedback, Moment
+from cascade_sim.agents.bidding import Feedback, MarketTime
 from cascade_sim.agents.traffic_profiles import expected_share
 from cascade_sim.cascade.ledger import Ledger
 from cascade_sim.cascade.serve import Arm, Block
@@ -149,7 +149,7 @@ class MarketRun:
                 self.server.set_bids(self.bids, self.participation)  # some may have run dry
                 continue
             self._bids_due = (np.floor(self.now / self.spec.update) + 1) * self.spec.update
-            self.crowd.observe(self._feedback(), self._moment())
+            self.crowd.observe(self._feedback(), self._market_time())
             self.tally.took_part(self.now, self._since["participated"])
             self._since = self._nothing()
             self._ask_for_bids()
@@ -175,15 +175,15 @@ class MarketRun:
                 self._checkpoint_due = (np.floor(self.now / self.spec.checkpoint) + 1) * self.spec.checkpoint
                 self.on_checkpoint(self.state())
 
-    def _moment(self) -> Moment:
+    def _market_time(self) -> MarketTime:
         day = int(self.now // DAY)
         share = float(expected_share(self.profile, day, self.now))
-        return Moment(self.now, day, (self.now - day * DAY) / DAY, share)
+        return MarketTime(self.now, day, (self.now - day * DAY) / DAY, share)
 
     def _ask_for_bids(self) -> None:
-        moment = self._moment()
-        self.bids = self.crowd.bids(moment, self.sim.world.n_ads)
-        self.participation = self.crowd.participation(moment, self.sim.world.n_advertisers)
+        now = self._market_time()
+        self.bids = self.crowd.bids(now, self.sim.world.n_ads)
+        self.participation = self.crowd.participation(now, self.sim.world.n_advertisers)
         self.server.set_bids(self.bids, self.participation)
 
     def _book(self, settled: SettledBlock) -> None:

@@ -33,6 +33,7 @@ class RankedLists:
     served_by_stage: np.ndarray  # [R] int8: the stage whose order it is, by its place in arm.stage_names
     raw_score: np.ndarray  # float32, what is dumped beside the prediction; NaN where that says it all
     entrants: np.ndarray  # [R, c] int: advertisers of the ads that reached the auction and take part; or -1
+    routes: np.ndarray | None = None  # [R, D, routes] bool: each brought it; None: none are merged
     slots: np.ndarray | None = None  # [R] int: places of pages that have their own number; None: all alike
     reserve: np.ndarray | None = None  # [R] float64: of requests that have their own; None: the arm's
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.statistics.days import market_contrasts, market_lifts
+from cascade_sim.cascade.retrievers.routes import route_column
 from cascade_sim.context import RunContext
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.foundation.workers import Job
@@ -26,7 +27,7 @@ from cascade_sim.market.run import MarketRun
 from cascade_sim.scenario.market import DAY, Market, market_jobs
 from cascade_sim.scenario.plugins import has_registered
 from cascade_sim.scenario.schema import ArmSpec, resolved_arms
-from cascade_sim.storage import own_code
+from cascade_sim.storage import user_code
 from cascade_sim.storage.checkpoints import load_figures, load_state, save_figures, save_state, state_errors
 from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import CHECKPOINTS, keep
@@ -95,7 +96,7 @@ def _live_elsewhere(sim: Simulation, names: Sequence[str], context: RunContext) 
         engine = sim.arrivals.engine
         done = engine.jobs(jobs, context.workers, on_done=finished, go_on="go on with --resume")
     for loaded in done.values():
-        own_code.loaded_elsewhere(loaded)
+        user_code.loaded_elsewhere(loaded)
 
 
 def market_job(plan: Plan, name: str, workers: int, holder: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -103,11 +104,11 @@ def market_job(plan: Plan, name: str, workers: int, holder: Mapping[str, Any]) -
 
     Returns the user's own modules that came in meanwhile: they belong to the run's code.
     """
-    before = own_code.loaded()
+    before = user_code.loaded()
     with written_for(plan.folder, holder), Progress(quiet=True) as progress:
         context = RunContext(plan.folder, workers=workers, progress=progress)
         live_market(rebuilt(plan), name, context)
-    return own_code.loaded_since(before)
+    return user_code.loaded_since(before)
 
 
 def run_market(sim: Simulation, name: str, context: RunContext) -> dict[str, Any]:
@@ -158,7 +159,7 @@ def run_recorded(
         def on_block(settled: SettledBlock) -> None:
             row = np.nonzero(settled.ads >= 0)[0]
             more = {column: values[row] for column, values in further(settled).items()}
-            tables[names[0]].append({**market_columns(sim, settled), **more})
+            tables[names[0]].append({**market_columns(sim, settled, run.server.routes), **more})
             bar.advance(len(settled.block))
 
         def on_checkpoint(now: dict[str, Any]) -> None:
@@ -188,14 +189,18 @@ def market_tables(sim: Simulation, arm: str) -> list[str]:
     return [f"market-{arm}", *([f"charges-{arm}"] if is_late else [])]
 
 
-def market_columns(sim: Simulation, settled: SettledBlock) -> dict[str, np.ndarray]:
+def market_columns(
+    sim: Simulation, settled: SettledBlock, routes: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
     """A row per shown ad, in request and slot order: what was decided, and what the user did with it.
 
+    `routes` are those that the server merges.
     `served_by_stage` are places in `arm.stage_names`, which the table has as the categories of the column.
     """
     block = settled.block
     row, slot = np.nonzero(settled.ads >= 0)
     ad = settled.ads[row, slot]
+    brought = () if settled.routes is None else settled.routes[row, slot].T
     dumped = {} if settled.raw_score is None else {"raw_score": settled.raw_score[row, slot]}
     return {
         **block.columns(row),
@@ -215,6 +220,7 @@ def market_columns(sim: Simulation, settled: SettledBlock) -> dict[str, np.ndarr
         "click_time": settled.click_time[row, slot],
         "conversion": settled.conversions[row, slot],
         "charge_micros": settled.charges_micros[row, slot],
+        **{route_column(name): is_brought for name, is_brought in zip(routes, brought, strict=True)},
     }
 
 

@@ -48,7 +48,7 @@ class Audience:
         self._click_model = build_click_model(spec, sim.platform.slot_effects, home)
         self._memory = np.zeros(sim.world.n_users)  # ads seen, fading
         self._seen = np.zeros(sim.world.n_users, np.int64)  # ads seen in this window
-        self._source = sim.environment.visits() or _Drawn(
+        self._source = sim.environment.visits() or _SampledArrivals(
             sim.seed, _sessions(sim, spec, profile) if spec.sessions else _Visits(sim, profile)
         )
 
@@ -98,7 +98,7 @@ class Audience:
         self._source.restore(state["source"])
 
 
-class _Drawn:
+class _SampledArrivals:
     """Requests that a market draws: of single visits, or of sessions."""
 
     def __init__(self, seed: int, source: _Visits | _SessionSource):

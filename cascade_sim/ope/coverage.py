@@ -129,8 +129,8 @@ def _parameter_chunk(
     law = randomiser(sim.scenario)
     noise = {parameter: log.noise[parameter] for parameter in law.sigmas}
     none = {parameter: np.zeros(len(block)) for parameter in law.sigmas}
-    today, _ = serve_parameters(sim, block, arm, law, none)
-    today_forecast = decision_forecast(today, sim.platform.slot_effects)[reward]
+    current, _ = serve_parameters(sim, block, arm, law, none)
+    current_forecast = decision_forecast(current, sim.platform.slot_effects)[reward]
     for answer in answers:
         target = answer.target
         moved = law.moved(target.parameters)
@@ -138,7 +138,7 @@ def _parameter_chunk(
         forecast = decision_forecast(decision, sim.platform.slot_effects)[reward]
         answer.truth += float(expected_rewards(sim, block, decision)[reward].sum())
         evidence = (
-            launch_evidence(log, law, target, reward, forecast, today_forecast)
+            launch_evidence(log, law, target, reward, forecast, current_forecast)
             if target.is_launch
             else parameter_evidence(log, law, target, reward, forecast, sim.scenario.off_policy.clip)
         )

@@ -107,9 +107,14 @@ def parameter_evidence(
 
 
 def launch_evidence(
-    log: ParameterLog, law: ParameterRandomiser, target: Target, reward: str, forecast: Floats, today: Floats
+    log: ParameterLog,
+    law: ParameterRandomiser,
+    target: Target,
+    reward: str,
+    forecast: Floats,
+    current: Floats,
 ) -> Evidence:
-    """`forecast`, `today` [R]: the platform's, of this reward at the launch and at today's values."""
+    """`forecast`, `current` [R]: the platform's, of this reward at the launch and at the current values."""
     shifts = law.shift(target.parameters)
     parameters = [
         JitteredParameter(
@@ -122,7 +127,7 @@ def launch_evidence(
         "z": np.column_stack([log.noise[parameter] for parameter in law.sigmas]),
         "predicted_logged": log.forecast[reward],
         "predicted_target": forecast,
-        "predicted_today": today,
+        "predicted_current": current,
     }
     return Evidence(columns, {"parameters": parameters}, None)
 
@@ -167,13 +172,13 @@ def estimates(evidence: Evidence, names: Iterable[str] = ()) -> dict[str, OffPol
 
 
 def lift_of(name: str, evidence: Evidence, estimate: OffPolicyEstimate) -> OffPolicyEstimate:
-    """Over today's values without noise, if it is a launch; else over what was logged. Parameters only."""
+    """Over the current values without noise, for a launch; else over what was logged. Parameters only."""
     if isinstance(estimate, LaunchEstimate):
         return estimate.lift
     given = evidence.columns
     if "z" in given:
         return off_policy.lift(
-            name, reward=given["predicted_today"], predicted_target=given["predicted_target"]
+            name, reward=given["predicted_current"], predicted_target=given["predicted_target"]
         )
     return off_policy.lift(name, **given, **evidence.settings)
 

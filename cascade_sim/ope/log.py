@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.columns import impression_columns, request_columns
 from cascade_sim.cascade.exploration import Explored, as_decided
-from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.randomisation import RANDOMISED, ParameterRandomiser, with_parameters
 from cascade_sim.cascade.serve import Arm, Block, Decision, bids
 from cascade_sim.foundation import random as draws
@@ -40,7 +39,7 @@ from cascade_sim.scenario.schema import ArmSpec, Scenario, resolve_arm, resolved
 from cascade_sim.storage.columns import Sizes
 from cascade_sim.storage.folder import is_done, keep
 from cascade_sim.storage.tables import TableWriter, iterate_table, read_table, table_rows, tables
-from cascade_sim.study.rebuild import Plan, by_words, rebuilt
+from cascade_sim.study.rebuild import Plan, rebuilt, remote_handler
 from cascade_sim.study.simulation import Simulation
 
 PARAMETERS, SLATES = "off_policy", "slates"  # phases
@@ -108,7 +107,7 @@ def _log(
 def page_server(plan: Plan, arm: str, rows_of: Callable[..., list[Rows]]) -> Callable[..., Any]:
     """Serves one of the phases in another process."""
     sim = rebuilt(plan)
-    return by_words(sim, partial(rows_of, sim, arm=sim.arm(arm, resolved_arms(sim.scenario)[arm])))
+    return remote_handler(sim, partial(rows_of, sim, arm=sim.arm(arm, resolved_arms(sim.scenario)[arm])))
 
 
 def parameter_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
@@ -124,7 +123,7 @@ def parameter_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
         requests[parameter] = values.get(parameter, np.full(n, getattr(auction, parameter)))
         requests[f"{parameter}_z"] = noise.get(parameter, np.zeros(n))
     requests["revenue_limit"] = revenue_limit(sim, block, arm, decision.retrieved)
-    return [impression_columns(sim.world, block, shown, _realised(sim, block, decision)), requests]
+    return [_impressions(sim, block, arm, shown), requests]
 
 
 def slate_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
@@ -135,7 +134,7 @@ def slate_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
     n, is_shown = len(block), pages.places >= 0
     propensity = np.where(is_shown, pages.propensity, 0.0)
     shown = Explored(pages.decision, np.ones(n, bool), propensity, np.zeros(n, bool))
-    impressions = impression_columns(sim.world, block, shown, _realised(sim, block, pages.decision))
+    impressions = _impressions(sim, block, arm, shown)
     impressions["place"] = pages.places[is_shown].astype(np.int8)
     requests = request_columns(block, shown, 0.0)
     requests["page_propensity"] = pages.propensity.prod(axis=1)
@@ -144,8 +143,10 @@ def slate_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
     return [impressions, requests, _candidate_columns(block, pages.drawn_from)]
 
 
-def _realised(sim: Simulation, block: Block, decision: Decision) -> Outcome:
-    return sim.environment.outcome(block, decision)
+def _impressions(sim: Simulation, block: Block, arm: Arm, shown: Explored) -> Rows:
+    outcome = sim.environment.outcome(block, shown.decision)
+    routes = sim.brought_by(block, arm, shown.decision.win_set)
+    return impression_columns(sim.world, block, shown, outcome, routes=routes)
 
 
 def _candidate_columns(block: Block, drawn: SlateList) -> Rows:

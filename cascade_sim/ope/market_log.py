@@ -1,4 +1,4 @@
-"""Off-policy answers from an imported market whose pages were drawn, with the propensities that it logged.
+"""Off-policy answers from an imported log whose pages were drawn, with the propensities that it logged.
 
 A target draws pages from the list that the log drew from, best first by rank score^(1/T) without
 replacement (as `slates` has it), with the logged ranker's scores or a further model's. The list is the head
@@ -21,11 +21,13 @@ from cascade_sim.environments.replayed import Replayed
 from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.foundation.limits import MAX_ESTIMATED
 from cascade_sim.logs.replay.replay import Replay
+from cascade_sim.logs.store.answers import Known
 from cascade_sim.logs.store.format import RANKED, RETRIEVED
 from cascade_sim.ope.estimates import Evidence
-from cascade_sim.ope.log import REWARDS, LoggedRequests, SlateLog, baseline_spec
+from cascade_sim.ope.log import LoggedRequests, SlateLog, baseline_spec
 from cascade_sim.ope.slates import SlateList, log_odds, log_propensities, page_values
 from cascade_sim.ope.study import answer_of
+from cascade_sim.ope.winners_log import require_drawn
 from cascade_sim.scenario.schema import LOGGED, LOGGED_SCORE
 from cascade_sim.scenario.targets import Target
 from cascade_sim.study.simulation import Simulation
@@ -36,27 +38,8 @@ DEEPEST = 12  # candidates of a request: beyond, sums over all sets of them take
 
 def require_randomised(sim: Simulation, targets: Sequence[Target]) -> None:
     """UserError where the log cannot answer, with what would have to be logged."""
-    about = Replayed.of(sim.environment).replay.store.about
-    if not about.is_randomised or not about.has("propensity"):
-        raise UserError(
-            f"{about.name}: its pages were not drawn, or not with known probabilities, so it cannot say what "
-            "another policy would do; propensities would have to be logged (propensity). `whatif` answers "
-            "for "
-            "parameters of the auction"
-        )
+    require_drawn(Replayed.of(sim.environment).replay.store.about, targets)
     for target in targets:
-        if target.parameters:
-            raise UserError(
-                f"--set {target.words}: parameters were not randomised in this log; `whatif` serves the "
-                "logged "
-                "auctions again and answers for them"
-            )
-        if target.temperature is None:
-            raise UserError(
-                f"--set {target.words}: say how pages would be drawn as well: slates.temperature=T (near "
-                "0: the "
-                "best first)"
-            )
         seats = [name for name in sim.scorers if name == LOGGED or name.startswith(LOGGED_SCORE)]
         if target.model is not None and target.model not in seats:
             raise UserError(
@@ -145,11 +128,15 @@ def market_answers(
     log = market_log(sim, arm)
     if not len(log):
         raise UserError("no request of the log has a propensity for every ad that it shows")
+    store = Replayed.of(sim.environment).replay.store
+    known_rewards = Known.of(store).rewards(store.about)  # "as logged 0" is no answer where none was logged
+    if not known_rewards:
+        raise UserError(f"{store.about.name}: neither clicks nor prices were logged, so no reward is known")
     by_target = {}
     for target in targets:
         odds = _odds(sim, arm, log, target)
         rewards = {}
-        for reward in REWARDS:
+        for reward in known_rewards:
             evidence = _evidence(log, odds, reward)
             known = [name for name in ESTIMATORS if (name in PLAIN or "q_logged" in evidence.columns)]
             rewards[reward] = answer_of(evidence, [name for name in known if not names or name in names])

@@ -105,7 +105,7 @@ def about(sim: Simulation, arm: Arm, logs: Logs) -> dict[str, Any]:
 
 
 def with_references(targets: Sequence[Target], logs: Logs, jitter: Jitter) -> list[Target]:
-    """Parameters first, then pages, each led by today's policy: for launches without the log's noise."""
+    """Parameters first, then pages, each led by the current policy: for launches without the log's noise."""
     made: list[Target] = []
     if logs.parameters is not None:
         made += [logged_parameters(jitter), *(target for target in targets if not target.is_slate)]
@@ -160,9 +160,9 @@ def evidence_of(sim: Simulation, arm: Arm, logs: Logs, target: Target) -> dict[s
     assert logs.parameters is not None
     law, forecast = randomiser(sim.scenario), parameter_forecast(sim, arm, logs.parameters, target)
     if target.is_launch:
-        today = centre_forecast(sim, arm, logs.parameters) if target.parameters else forecast
+        current = centre_forecast(sim, arm, logs.parameters) if target.parameters else forecast
         return {
-            reward: launch_evidence(logs.parameters, law, target, reward, forecast[reward], today[reward])
+            reward: launch_evidence(logs.parameters, law, target, reward, forecast[reward], current[reward])
             for reward in REWARDS
         }
     return {
@@ -195,11 +195,11 @@ def answer_of(evidence: Evidence, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _launch_row(estimate: LaunchEstimate, evidence: Evidence) -> dict[str, Any]:
-    """What the row of a launch has besides: the bias bounds, today's values by the same fit, the kernel."""
+    """What the row of a launch has besides: bias bounds, the current values by the same fit, the kernel."""
     widths = estimate.bandwidth or (None,) * len(evidence.settings["parameters"])
     return {
         "bias": estimate.bias,
-        "today": _interval(estimate.today),
+        "current": _interval(estimate.current),
         "lift_bias": estimate.lift_bias,
         "lift_verdict": estimate.lift.diagnostics.verdict,
         "lift_reason": estimate.lift.diagnostics.reason,
@@ -269,9 +269,9 @@ def add_truth(
         for reward, answer in by_target[target.name]["rewards"].items():
             truth = means[target.name][reward]
             answer["truth"] = {"value": truth}
-            today = {} if target.is_slate else means[logged_parameters(target.jitter).name]
-            if today.get(reward):
-                answer["true_lift"] = {"value": truth / today[reward] - 1.0}
+            current = {} if target.is_slate else means[logged_parameters(target.jitter).name]
+            if current.get(reward):
+                answer["true_lift"] = {"value": truth / current[reward] - 1.0}
             for row in answer["estimators"].values():
                 _hold_against(row, truth)
 

@@ -26,7 +26,7 @@ from cascade_sim.regression.blocks import (
 )
 from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash
 from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario
-from cascade_sim.storage.checksums import SEAL, has_seal, with_seal
+from cascade_sim.storage.checksums import SEAL, has_checksum, with_checksum
 from cascade_sim.storage.files import below, refuse_other, storage_errors, write_file
 from cascade_sim.storage.folder import open_run, read_object
 from cascade_sim.version import SEMANTICS, __version__
@@ -77,10 +77,10 @@ def traffic_data(scenario: Scenario) -> dict[str, Any]:
 
 def _without_place(world: dict[str, Any]) -> dict[str, Any]:
     """A world as what it is: of a replayed log its seal, wherever it lies."""
-    logged = world.get("logged")
+    logged = world.get("replay")
     if not isinstance(logged, dict) or "digest" not in logged:
         return world
-    return {**world, "logged": {key: value for key, value in logged.items() if key != "market"}}
+    return {**world, "replay": {key: value for key, value in logged.items() if key != "log"}}
 
 
 def traffic_hash(traffic: Mapping[str, Any]) -> str:
@@ -117,7 +117,7 @@ def baseline_text(measured: Measured, arms: Iterable[str] = ()) -> str:
     traffic = traffic_data(scenario)
     data = scenario_data(scenario)
     return json_lines(
-        with_seal(
+        with_checksum(
             {
                 "kind": KIND,
                 "format": FORMAT,
@@ -204,7 +204,7 @@ def _refuse_edited(data: Mapping[str, Any], where: str) -> None:
     if SEAL not in data:
         text = "a changed digit would not be noticed; `cascade_sim baseline RUN --out FILE` makes it anew"
         warnings.warn(f"{where} has no {SEAL}, for it is of an earlier version: {text}", Notice, stacklevel=3)
-    elif not has_seal(data):
+    elif not has_checksum(data):
         raise UserError(
             f"{where}: {SEAL} does not match the rest: the file was edited or damaged since it was written; "
             f"put it back as it was, or {HOW_TO_MAKE}"

@@ -29,7 +29,7 @@ METRICS: dict[str, Metric] = {
     name: ARM_MEASURES[name]
     for name in (
         *("revenue_per_request", "expected_revenue_per_request", "rpm", "expected_rpm"),
-        *("ctr", "expected_ctr", "cpc", "rcs", "welfare"),
+        *("ctr", "expected_ctr", "cpc", "rcs", "welfare_efficiency"),
     )
 }
 # The same of a market, by day.

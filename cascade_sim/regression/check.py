@@ -73,7 +73,7 @@ class Verdict:
     is_market_unguarded: bool
     has_held_models: bool  # which learned from the log of the baseline's cascade
     has_fresh_requests: bool  # else it is of a log, which has the requests it has
-    other_stack: list[str]  # how packages and processor differ from the baseline's
+    other_environment: list[str]  # how packages and processor differ from the baseline's
 
     @property
     def failed(self) -> list[MetricChange]:
@@ -120,7 +120,7 @@ def check_revenue(
         and not any(metric in MARKET_METRICS for _, metric in plan),
         has_held_models=measured.has_held_models,
         has_fresh_requests=measured.scenario.world.has("fresh_requests"),
-        other_stack=stack_notes(baseline.stack, measured.stack),
+        other_environment=stack_notes(baseline.stack, measured.stack),
     )
 
 

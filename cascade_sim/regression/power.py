@@ -26,7 +26,7 @@ from cascade_sim.study.simulation import Simulation
 
 ARM = "arm"
 # Those that prices, draws and visitors can move; all of a check's but rcs and welfare.
-WATCHED = tuple(name for name in METRICS if name not in ("rcs", "welfare"))
+WATCHED = tuple(name for name in METRICS if name not in ("rcs", "welfare_efficiency"))
 REVENUE = ("revenue_per_request", "expected_revenue_per_request")
 MIN_POWER, MAX_FALSE = 0.95, 0.05  # what a check promises
 LEVEL = 0.05  # how often a check that keeps the promise may be found wanting, for each of the two
@@ -83,13 +83,13 @@ class NominalRate:
     """
 
     is_change: bool  # the power, or else the false positives
-    promised: float
+    nominal: float
     worst: Rate
     band: tuple[float, float]  # where chance leaves that rate if the promise is kept
-    is_kept: bool  # whether it lies inside
+    is_met: bool  # whether it lies inside
 
 
-def promises(rates: Sequence[Rate]) -> tuple[NominalRate, NominalRate]:
+def nominal_rates(rates: Sequence[Rate]) -> tuple[NominalRate, NominalRate]:
     """Of the power and of the false positives, in this order."""
     return _promise(rates, True), _promise(rates, False)
 
@@ -107,8 +107,8 @@ def _promise(rates: Sequence[Rate], is_change: bool) -> NominalRate:
     worst = max(counted, key=lambda rate: (errors(rate) - allowed(rate)) / rate.runs)
     most = allowed(worst)
     band = (1.0 - most / worst.runs, 1.0) if is_change else (0.0, most / worst.runs)
-    promised = MIN_POWER if is_change else MAX_FALSE
-    return NominalRate(is_change, promised, worst, band, is_kept=errors(worst) <= most)
+    nominal = MIN_POWER if is_change else MAX_FALSE
+    return NominalRate(is_change, nominal, worst, band, is_met=errors(worst) <= most)
 
 
 def runs_needed(rates: Sequence[Rate]) -> int:

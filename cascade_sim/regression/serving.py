@@ -12,7 +12,7 @@ from typing import Any
 from cascade_sim.cascade.serve import Block
 from cascade_sim.context import RunContext, scratch_context
 from cascade_sim.environments.arrivals import PHASES, Arrivals
-from cascade_sim.market.dry_run import rehearse
+from cascade_sim.market.dry_run import dry_run
 from cascade_sim.regression.baseline import Measured, measured_run
 from cascade_sim.regression.blocks import evaluation_blocks
 from cascade_sim.scenario.file import load_scenario
@@ -75,7 +75,7 @@ def measure_scenario(
 
 
 def measured_folder(folder: Path) -> Measured:
-    """The sums of a finished run; of an imported market those of its scenario, replayed for it."""
+    """The sums of a finished run; of an imported log those of its scenario, replayed for it."""
     run = open_run(folder)
     if run.manifest.get("kind") != IMPORTED:
         return measured_run(folder)
@@ -91,9 +91,9 @@ def evaluated(
 
     `teacher`: the scenario whose log the models learn from, if not this one.
     """
-    rehearse(scenario, context.home)
+    dry_run(scenario, context.home)
     sim = prepare(scenario, context, teacher=teacher).sim
     if stretch:
-        scenario.world.require("fresh_requests", "--fresh")
+        scenario.world.require("fresh_requests", "--traffic-sample")
         sim.arrivals = OtherTraffic(sim, context.workers, stretch)
     return Evaluation(sim, context.out, context.progress)

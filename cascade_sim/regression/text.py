@@ -45,7 +45,7 @@ def _notes(verdict: Verdict) -> list[str]:
         notes.append(
             "models held: they learned from the log of the baseline's cascade (--retrain: from their own)"
         )
-    for what in verdict.other_stack:
+    for what in verdict.other_environment:
         notes.append(f"the baseline and this run were {what}: moves may come from there")
     if verdict.is_market_unguarded:
         notes.append("the days of its market are not guarded: what is compared is the evaluation")

@@ -8,7 +8,7 @@ from math import pi, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cascade_sim.auction.pricing import RULES, missing, needless
+from cascade_sim.auction.pricing import NO_INCREMENT, RULES, missing, needless
 from cascade_sim.foundation.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.foundation.limits import LANES
 from cascade_sim.models.features import HISTORY
@@ -74,7 +74,7 @@ def check_scenario(scenario: Scenario, given: Collection[KeyPath], folder: Path)
     about = logged_about(scenario, folder)
     return [
         *check_logged(scenario, given, folder),
-        *(_check_world(scenario) if scenario.world.logged is None else ()),
+        *(_check_world(scenario) if scenario.world.replay is None else ()),
         *_check_names(scenario),
         *_check_classes(scenario, folder),
         *_check_retrieval(scenario, given),
@@ -314,11 +314,11 @@ def _check_target(
         text = f"'{spec.delay_correction}' needs a delay_window, in seconds; add one"
         yield Problem(correction, text, uses=(correction, window))
         return
-    lasts = sum(getattr(scenario.phases, phase) for phase in ("bootstrap", "log"))
+    lasts = sum(getattr(scenario.phases, phase) for phase in ("cold_start", "log"))
     lasts = lasts / scenario.traffic.requests_per_second
     if spec.delay_window >= lasts:
         text = (
-            f"{spec.delay_window:g} s, but bootstrap and log last about {lasts:.0f} s: no click is so old; "
+            f"{spec.delay_window:g} s, but cold_start and log last about {lasts:.0f} s: no click is so old; "
             "use less, or more requests at a lower traffic.requests_per_second"
         )
         yield Problem(window, text, uses=(window, ("phases", "log"), ("traffic", "requests_per_second")))
@@ -356,7 +356,7 @@ def _check_data(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Pr
     if not any(getattr(phases, phase) for phase in spec.data):
         keys = " or ".join(f"phases.{phase}" for phase in spec.data)
         text = f"no requests in {' and '.join(spec.data)}; set {keys} above 0"
-        yield Problem(path, text, uses=(path, ("phases", "bootstrap"), ("phases", "log")))
+        yield Problem(path, text, uses=(path, ("phases", "cold_start"), ("phases", "log")))
 
 
 def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
@@ -417,7 +417,7 @@ def _check_arms(
     scenario: Scenario, given: Collection[KeyPath], about: About | None = None
 ) -> Iterator[Problem]:
     """Conflicts in the deployed cascade once, and in each arm those that the arm itself brings about."""
-    if scenario.world.logged is not None and about is None:
+    if scenario.world.replay is not None and about is None:
         return  # what an arm may ask of a log depends on the log, which is not there
     deployed = resolve_arm(scenario, ArmOverrides())
     for blame in _conflicts(scenario, deployed, about):
@@ -553,7 +553,7 @@ def _world_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     ads, effects = scenario.world.ads, len(scenario.world.slot_effects)
     slots_key = ("slots",)
     if arm.auction.logged_reserves:
-        yield [(("auction", "logged_reserves"), "is for a replayed log (world.logged); set reserve_cpc")]
+        yield [(("auction", "logged_reserves"), "is for a replayed log (world.replay); set reserve_cpc")]
     if retrieved > ads:
         yield [
             *_sizes_of_retrieval(
@@ -589,6 +589,15 @@ def _auction_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     for name, text in missing(pricing, arm.auction.parameters):
         text = f"{text}; add auction.{name}"
         yield [(("auction", "pricing"), text), (("auction", name), text)]
+    unit, micros = arm.auction.rounding, round(arm.auction.rounding * 1e6)
+    if unit and (micros < 1 or abs(unit * 1e6 - micros) > 1e-6 * micros):
+        yield [(("auction", "rounding"), f"{unit:g} is not of whole micro-units; use 0.000001 or more")]
+    if not unit and arm.auction.rounding_how != "nearest":
+        text = "prices are not rounded; add auction.rounding, such as 0.01"
+        yield [(("auction", "rounding_how"), text), (("auction", "rounding"), text)]
+    if arm.auction.increment and pricing in NO_INCREMENT:
+        text = f"pricing {pricing} does not look at the next score; use increment 0, or gsp or soft_floor"
+        yield [(("auction", "increment"), text), (("auction", "pricing"), text)]
     if arm.auction.charging == "impression":
         for section in ("market", "off_policy"):
             if getattr(scenario, section) is not None:
@@ -625,7 +634,7 @@ def _check_market(market: Market | None, folder: Path) -> Iterator[Problem]:
     """What is wrong with the users and the traffic profile of a market."""
     if market is None:
         return
-    fault = tail_fault(market.budgets.tail, market.budgets.sigma)
+    fault = market.budgets and tail_fault(market.budgets.tail, market.budgets.sigma)
     if fault:
         yield Problem(("market", "budgets", "tail"), fault, uses=(("market", "budgets", "sigma"),))
     users = market.users

@@ -18,7 +18,7 @@ from cascade_sim.foundation.errors import MAX_OF_WORD, ScenarioError, did_you_me
 from cascade_sim.scenario.assignments import key_and_value, yaml_value
 from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.data import dump_scenario, scenario_data, scenario_hash
-from cascade_sim.scenario.log_support import world_from_working_folder
+from cascade_sim.scenario.log_support import with_acceptance, world_from_working_folder
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, Market, find_profile
 from cascade_sim.scenario.messages import (
     explain,
@@ -29,7 +29,7 @@ from cascade_sim.scenario.messages import (
     unknown_key,
 )
 from cascade_sim.scenario.overrides import check_what_if
-from cascade_sim.scenario.plugins import from_working_folder, path_from_working_folder
+from cascade_sim.scenario.plugins import from_working_folder, path_from_working_folder, shipped_file
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.scenario.sections import steps_by_name
 from cascade_sim.scenario.yaml import MAX_TEXT, Document, KeyPath, Problem, parse, paths_in
@@ -183,7 +183,7 @@ def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | N
         for name, spec in scenario.models.items()
     }
     market = scenario.market and _market_from_working_folder(scenario.market, Path(path).parent)
-    world = world_from_working_folder(scenario.world, Path(path).parent)
+    world = with_acceptance(world_from_working_folder(scenario.world, Path(path).parent))
     found = _retrievers_from_working_folder(scenario, Path(path).parent)
     return scenario.model_copy(update={"models": models, "market": market, "world": world, **found})
 
@@ -256,9 +256,11 @@ def _shipped() -> dict[str, Path]:
 
 
 def find_scenario(path: Path) -> Path:
-    """The file itself, or for a bare name that is no file here (`ads`) the shipped scenario."""
+    """The file itself, or the shipped scenario for its name (`ads`) or path (`scenarios/ads.yaml`)."""
     is_name = path.name == str(path) and not path.suffix
-    return shipped_scenarios().get(path.name, path) if is_name and not path.exists() else path
+    if is_name and not path.exists():
+        return shipped_scenarios().get(path.name, path)
+    return shipped_file(path) or path
 
 
 def _read(path: Path) -> str:

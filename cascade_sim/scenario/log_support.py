@@ -1,4 +1,4 @@
-"""What a replayed log can be asked: its market, its seats, and why a question goes beyond what was logged.
+"""What a replayed log can be asked: its log, its stage models, and what goes beyond what was logged.
 
 A log knows what it holds (`logged.format.About`): winners and prices alone, all bids of its auctions, or
 the pre-ranking sets with their scores. An arm, or a parameter that is turned, that needs more is refused with
@@ -8,6 +8,7 @@ what would have to be logged for it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,8 +37,8 @@ Blame = list[
     tuple[KeyPath, str]
 ]  # keys, as an arm writes them, that could be changed, each with what is wrong
 
-AT: KeyPath = ("world", "logged")
-MARKET_FILE = Path("store") / "market.json"
+AT: KeyPath = ("world", "replay")
+LOG_FILE = Path("store") / "log.json"
 RESPONSE_FILE = "fitted.json"
 # What models may learn from in a fitted world, and what it has no use for.
 FITTED_FEATURES = ("user", "context", "quality", "tier", *ID_FEATURES)
@@ -50,10 +51,10 @@ NEEDS: dict[str, Capability] = {
 }
 
 
-def find_market(market: str, folder: Path) -> Path | None:
-    """The folder of a market: looked for beside the scenario, then from the working folder."""
-    places = (folder / market, Path(market))
-    return next((place for place in places if (place / MARKET_FILE).is_file()), None)
+def find_log(log: str, folder: Path) -> Path | None:
+    """The folder of an imported log: looked for beside the scenario, then from the working folder."""
+    places = (folder / log, Path(log))
+    return next((place for place in places if (place / LOG_FILE).is_file()), None)
 
 
 def find_response(response: str, folder: Path) -> Path | None:
@@ -71,38 +72,58 @@ def response_seal(place: Path) -> str:
 
 def about_of(world: World, folder: Path) -> tuple[About, str]:
     """What is known of the log that a world replays, and its seal; UserError if there is none."""
-    assert world.logged is not None
-    place = find_market(world.logged.market, folder)
+    assert world.replay is not None
+    place = find_log(world.replay.log, folder)
     if place is None:
-        near = [str(file.parent.parent) for file in folder.glob(f"*/{MARKET_FILE}")]
-        hint = did_you_mean(world.logged.market, near) or "; make one with import-logs"
-        raise UserError(f"no imported market in '{world.logged.market}'{hint}")
-    file = place / MARKET_FILE
+        near = [str(file.parent.parent) for file in folder.glob(f"*/{LOG_FILE}")]
+        hint = did_you_mean(world.replay.log, near) or "; make one with import-logs"
+        raise UserError(f"no imported log in '{world.replay.log}'{hint}")
+    file = place / LOG_FILE
     stat = file.stat()
     return _read(str(place), stat.st_mtime_ns, stat.st_size)
 
 
 @lru_cache(maxsize=8)
 def _read(place: str, changed: int, size: int) -> tuple[About, str]:
-    from cascade_sim.logs.store.store import read_market
+    from cascade_sim.logs.store.store import read_log_store
     from cascade_sim.storage.folder import read_object
 
-    return read_market(place)[1], str(read_object(Path(place) / MARKET_FILE)["seal"])
+    return read_log_store(place)[1], str(read_object(Path(place) / LOG_FILE)["seal"])
 
 
 def world_from_working_folder(world: World, folder: Path) -> World:
-    """The same world; of a replayed log with the path from the working folder, and the seal of the market."""
-    if world.logged is None:
+    """The same world; of a replayed log with the path from the working folder, and the seal of the log."""
+    if world.replay is None:
         return world
-    place = find_market(world.logged.market, folder)
+    place = find_log(world.replay.log, folder)
     assert place is not None  # else it was refused
-    found: dict[str, Any] = {"market": path_from_working_folder(place), "digest": about_of(world, folder)[1]}
-    if world.logged.fitted is not None:
-        response = find_response(world.logged.fitted.response, folder)
+    found: dict[str, Any] = {"log": path_from_working_folder(place), "digest": about_of(world, folder)[1]}
+    if world.replay.fitted is not None:
+        response = find_response(world.replay.fitted.response, folder)
         assert response is not None  # else it was refused
         fitted = {"response": path_from_working_folder(response), "digest": response_seal(response)}
-        found["fitted"] = world.logged.fitted.model_copy(update=fitted)
-    return world.model_copy(update={"logged": world.logged.model_copy(update=found)})
+        found["fitted"] = world.replay.fitted.model_copy(update=fitted)
+    return world.model_copy(update={"replay": world.replay.model_copy(update=found)})
+
+
+_accepting: list[None] = []  # an entry for each that is under way, in whatever thread
+
+
+@contextmanager
+def accepting_mismatch() -> Iterator[None]:
+    """Continue inside with logs that their rule does not reproduce; answers are no evidence about them."""
+    _accepting.append(None)
+    try:
+        yield
+    finally:
+        _accepting.pop()
+
+
+def with_acceptance(world: World) -> World:
+    """The same world; of a log, accepted as it is where `accepting_mismatch` is said."""
+    if world.replay is None or not _accepting:
+        return world
+    return world.model_copy(update={"replay": world.replay.model_copy(update={"accept_mismatch": True})})
 
 
 def stage_models_of(scenario: Scenario, about: About | None) -> tuple[str, ...]:
@@ -119,7 +140,7 @@ def stage_models_of(scenario: Scenario, about: About | None) -> tuple[str, ...]:
 
 def logged_about(scenario: Scenario, folder: Path) -> About | None:
     """What is known of the log that a scenario replays; None if it draws its world, or there is no log."""
-    if scenario.world.logged is None:
+    if scenario.world.replay is None:
         return None
     try:
         return about_of(scenario.world, folder)[0]
@@ -128,33 +149,33 @@ def logged_about(scenario: Scenario, folder: Path) -> About | None:
 
 
 def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -> Iterator[Problem]:
-    """What is wrong with `world.logged`, and with sections that a replayed log has no use for."""
+    """What is wrong with `world.replay`, and with sections that a replayed log has no use for."""
     world = scenario.world
-    if world.logged is None:
+    if world.replay is None:
         return
     for key in World.model_fields:
-        if key != "logged" and ("world", key) in given:
-            text = "has no meaning with logged: the log takes the place of a synthetic world; remove it"
+        if key != "replay" and ("world", key) in given:
+            text = "has no meaning with replay: the log takes the place of a synthetic world; remove it"
             yield Problem(("world", key), text, uses=(("world", key), AT))
-    fitted = world.logged.fitted
+    fitted = world.replay.fitted
     for section, capability in NEEDS.items():
         if getattr(scenario, section) and not world.has(capability):
             yield Problem((section,), LACKS[world.kind][capability], uses=((section,), AT))
     try:
         about, seal = about_of(world, folder)
     except UserError as error:
-        yield Problem((*AT, "market"), str(error), uses=(AT,))
+        yield Problem((*AT, "log"), str(error), uses=(AT,))
         return
-    if world.logged.digest not in (None, seal):
+    if world.replay.digest not in (None, seal):
         text = (
-            f"the market in '{world.logged.market}' is not the one that this scenario was resolved with; "
+            f"the log in '{world.replay.log}' is not the one that this scenario was resolved with; "
             "give that one, or remove digest"
         )
         yield Problem((*AT, "digest"), text, uses=(AT,))
-    if world.logged.resample == "user" and not about.counts.users:
+    if world.replay.resample == "user" and not about.counts.users:
         text = "the log does not say which user a request is of; map `user`, or use request or hour"
         yield Problem((*AT, "resample"), text, uses=(AT,))
-    effects = world.logged.slot_effects
+    effects = world.replay.slot_effects
     if effects is not None:
         if len(effects) < about.slots:
             text = f"{len(effects)} slot effects for pages of {about.slots} slots; give one for each"
@@ -168,7 +189,7 @@ def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -
         yield from _check_fitted_market(scenario, about)
         yield from _check_fitted_logs(scenario, folder)
         return
-    for phase in ("bootstrap", "log", "shadow"):
+    for phase in ("cold_start", "log", "shadow"):
         if getattr(scenario.phases, phase):
             text = "a replayed log has no such phase; use 0"
             yield Problem(("phases", phase), text, uses=(("phases", phase), AT))
@@ -179,9 +200,9 @@ def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -
 
 
 def _check_fitted(scenario: Scenario, folder: Path) -> Iterator[Problem]:
-    """What is wrong with `world.logged.fitted`, and with what a fitted world is asked."""
-    assert scenario.world.logged is not None and scenario.world.logged.fitted is not None
-    fitted, at = scenario.world.logged.fitted, (*AT, "fitted")
+    """What is wrong with `world.replay.fitted`, and with what a fitted world is asked."""
+    assert scenario.world.replay is not None and scenario.world.replay.fitted is not None
+    fitted, at = scenario.world.replay.fitted, (*AT, "fitted")
     place = find_response(fitted.response, folder)
     if place is None:
         text = f"no fitted response in '{fitted.response}'; make one with fit-world"
@@ -225,7 +246,7 @@ def _check_fitted_market(scenario: Scenario, about: About) -> Iterator[Problem]:
             yield Problem(("market", "users", "fatigue"), no_users, uses=(AT,))
         if market.designs is not None and "user" in market.designs.kinds:
             yield Problem(("market", "designs", "kinds"), no_users, uses=(AT,))
-    if market.budgets.logged and not about.columns.get("budgets"):
+    if market.budgets is not None and market.budgets.logged and not about.columns.get("budgets"):
         text = "the log has no budgets; map the table `budgets`, or leave them to be drawn"
         yield Problem(("market", "budgets", "logged"), text, uses=(AT,))
 
@@ -254,8 +275,8 @@ def _check_fitted_logs(scenario: Scenario, folder: Path) -> Iterator[Problem]:
 def _fewest_slots(world: World, folder: Path) -> int:
     from cascade_sim.logs.store.store import open_store
 
-    assert world.logged is not None
-    place = find_market(world.logged.market, folder)
+    assert world.replay is not None
+    place = find_log(world.replay.log, folder)
     assert place is not None
     return int(open_store(place).requests["slots"].min(initial=1000))
 
@@ -305,7 +326,7 @@ def _of_pre_ranking(arm: ArmSpec, about: About) -> Iterator[Blame]:
     pre = arm.pre_ranking
     if about.level != "pre_ranking":
         why = (
-            f"the log has the evidence level '{about.level}': which ads pre-ranking left out was not "
+            f"the log completeness is '{about.level}': which ads pre-ranking left out was not "
             "logged, so "
             "other stage sizes and seats cannot be tried. The pre-ranking set with its scores would have "
             "to be "
@@ -362,7 +383,7 @@ def _of_auction(scenario: Scenario, arm: ArmSpec, about: About) -> Iterator[Blam
         return
     deployed = scenario.auction
     why = (
-        "the log has the evidence level 'winners': nobody knows who lost, or with what bid. All bids of the "
+        "the log completeness is 'winners': nobody knows who lost, or with what bid. All bids of the "
         "auction would have to be logged (candidates with stage ranked)"
     )
     for key in ("pricing", "squashing", "score_floor"):

@@ -310,7 +310,9 @@ class Market(Section):
     )
     users: Users = Field(default=Users(), description="How users come and click.")
     charging: Charging = Field(default=Charging(), description="When clicks are charged.")
-    budgets: Budgets = Field(default=Budgets(), description="Daily budgets.")
+    budgets: Budgets | None = Field(
+        default=None, description="Daily budgets; absent: no advertiser has one, so none runs out."
+    )
     bidders: dict[str, BidderSpec] = Field(
         default={"fixed": BidderSpec()}, min_length=1, description="Who bids how, by name."
     )
@@ -323,8 +325,10 @@ class Market(Section):
 
     @model_serializer(mode="wrap")
     def _without_absent_designs(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A market without experiments or a live shadow is written, and hashed, as before there were any."""
+        """A market without budgets, experiments or a live shadow is written, and hashed, without them."""
         data = write(self)
+        if self.budgets is None:
+            data.pop("budgets", None)
         if self.designs is None:
             data.pop("designs", None)
         if self.shadow == 0:

@@ -106,7 +106,7 @@ LEAST = {"ads": 2, "retrieved": 2, "log": 0, "shadow": 0, "resamples": 2, "param
 def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
     """The sizes of a scenario, run by so many threads in so many processes."""
     world, arms = scenario.world, resolved_arms(scenario)
-    if world.logged is not None:  # nothing of a log stays in memory but its requests
+    if world.replay is not None:  # nothing of a log stays in memory but its requests
         few = {"users": 1, "ads": 2, "advertisers": 1}
         world = world.model_copy(update=few)
     own = {"mismatch": world.mismatch.dims, "conversion": world.conversion.dims}
@@ -117,7 +117,7 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         kept += _padded(spec.dims + 1)
         if spec.kind == "coaction":
             kept += COACTION_UNITS * spec.dims + _padded(spec.hidden + 1)
-    is_logged = world.logged is not None
+    is_logged = world.replay is not None
     retrieved = {
         arm.retrieval_size if is_logged else min(arm.retrieval_size, world.ads) for arm in arms.values()
     }
@@ -132,7 +132,7 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         advertisers=world.advertisers,
         block=scenario.traffic.block,
         retrieved=max(retrieved),
-        log=scenario.phases.log + scenario.phases.bootstrap,
+        log=scenario.phases.log + scenario.phases.cold_start,
         shadow=scenario.phases.shadow,
         evaluate=scenario.phases.evaluate,
         dims=sum(widths.values()),

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from cascade_sim.foundation.errors import did_you_mean
+from cascade_sim.scenario.renamed import key_now, value_now
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.scenario.sections import FEATURE_NAME, MAX_OF_NAME, NAME, RUN_NAME
 from cascade_sim.scenario.yaml import KeyPath, Problem
@@ -77,7 +78,9 @@ def path_text(path: Sequence[str | int]) -> str:
 
 
 def unknown_key(path: KeyPath) -> str:
-    """`unknown key 'slot' in cascade; did you mean 'slots'?`, or the known keys if none is near."""
+    """`unknown key 'slot' in cascade; did you mean 'slots'?`, or the known keys; or its name now."""
+    if now := key_now(path):
+        return f"the key is called {path_text(now)} now"
     key, parent = str(path[-1]), path[:-1]
     known = known_keys(schema_at(parent))
     hint = did_you_mean(key, known) or f"; known: {', '.join(known)}"
@@ -201,6 +204,8 @@ def _text(kind: str, path: KeyPath, error: Mapping[str, Any]) -> str:
         return (
             f"has {error['ctx']['actual_length']} entries; at most {error['ctx']['max_length']} are allowed"
         )
+    if now := value_now(path, value):
+        return f"'{value}' is called '{now}' now"
     if value is None and node is not None and node.get("type") == "object":
         return f"has no value; expected {expected(node)} ({{}} for none)"
     if value is None:

@@ -12,7 +12,7 @@ from cascade_sim.models.recipes import RECIPES, Recipe
 from cascade_sim.scenario.sections import MAX_ID, Name, NameIn, Section, Share
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
-Phase = Literal["bootstrap", "log"]
+Phase = Literal["cold_start", "log"]
 Chunking = Literal["halving", "quantiles", "exposed"]
 CalibratorName = Literal["platt", "temperature", "isotonic", "histogram", "beta", "piecewise_linear"]
 OPTIONS = ("alpha", "beta", "y0", "ranking", "normalisation")
@@ -166,7 +166,7 @@ class ModelSpec(Section):
         "that a history is summed up in. They start near 0: an unknown id is predicted by features alone.",
     )
     data: Annotated[tuple[Phase, ...], Field(strict=False)] = Field(
-        default=("bootstrap", "log"),
+        default=("cold_start", "log"),
         min_length=1,
         description="For logloss: phases whose impressions it learns from.",
     )
@@ -252,7 +252,7 @@ class ModelSpec(Section):
         return self.trained_by.has_teacher or self.proxy_calibrator is not None
 
     @property
-    def has_map(self) -> bool:
+    def has_calibrator(self) -> bool:
         """Whether a calibrator, of whichever kind, is kept and served with it."""
         return self.calibrator is not None or self.proxy_calibrator is not None
 

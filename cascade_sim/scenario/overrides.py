@@ -20,12 +20,13 @@ from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.data import scenario_data
 from cascade_sim.scenario.messages import explain, path_text, schema_at, unknown_key
 from cascade_sim.scenario.schema import ArmSpec, Retrieval, Scenario, resolve_arm, resolved_arms
+from cascade_sim.scenario.sections import UNSAID
 from cascade_sim.scenario.serving_parameters import ParamPath, arm_parameters, scenario_path
 from cascade_sim.scenario.yaml import Problem, paths_in
 
 MAX_VALUES = 100
 
-# Why a part of the scenario cannot be turned after the fact.
+# Why a part of the scenario cannot be changed after the fact.
 SETTLED = {
     "world": "it changes the world, which all that was served and learned rests on",
     "seed": "another seed is another world",
@@ -38,11 +39,19 @@ SETTLED = {
 
 
 class Refused(Exception):  # noqa: N818 (a verdict, turned into a UserError by who knows where the words stand)
-    """Why a change cannot be made; `at` is its place among the changes."""
+    """Why changes cannot be made: `reasons` are (text, place among the changes), the first one at `at`."""
 
-    def __init__(self, text: str, at: int = 0) -> None:
+    def __init__(self, text: str, at: int = 0, *others: tuple[str, int]) -> None:
         super().__init__(text)
         self.at = at
+        self.reasons = ((text, at), *others)
+
+
+class Mistyped(Refused):  # noqa: N818
+    """No parameter of that name, or a value of the wrong type: wrong whatever else is changed."""
+
+
+Reasons = list[tuple[str, int]]
 
 
 @dataclass(frozen=True)
@@ -67,23 +76,59 @@ def parse_points(texts: Sequence[str], scenario: Scenario, arm: str) -> list[Poi
 
     `auction.reserve_cpc=0.1,0.2` lists two. Commas inside brackets belong to the value. Raises Refused.
     """
-    listed: list[list[Change]] = []
+    given = []
+    for at, (path, values) in enumerate(check_words(texts)):
+        given.append((path, [_value(part, at) for part in values]))
+    return _points(_listed(given, scenario, arm))
+
+
+def check_words(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Path and values of each `path=value`, as far as they can be read without a scenario. Raises Refused."""
+    read: list[tuple[str, list[str]]] = []
+    reasons: Reasons = []
     for at, text in enumerate(texts):
         try:
             path, values = key_and_value(text)
+            read.append((path, split_values(values)))
         except ValueError as reason:
-            raise Refused(f"{reason}; write path.to.parameter=value", at) from None
-        listed.append(_changes(path, [_value(part, at) for part in split_values(values)], scenario, arm, at))
-    return _points(listed)
+            reasons.append((f"{reason}; write path.to.parameter=value", at))
+            continue
+        for part in read[-1][1]:
+            try:
+                _value(part, at)
+            except Refused as refused:
+                reasons += refused.reasons
+                break
+    _refuse_all(reasons)
+    return read
+
+
+def _refuse_all(reasons: Reasons) -> None:
+    if reasons:
+        (text, at), *others = sorted(reasons, key=lambda reason: reason[1])
+        raise Mistyped(text, at, *others)
 
 
 def given_points(changes: Mapping[str, Any], scenario: Scenario, arm: str) -> list[Point]:
     """The same from {path: value}; a list or tuple is several values."""
-    listed = []
-    for at, (path, value) in enumerate(changes.items()):
+    given = []
+    for path, value in changes.items():
         values = list(value) if isinstance(value, list | tuple) else [value]
-        listed.append(_changes(path, [_plain(item) for item in values], scenario, arm, at))
-    return _points(listed)
+        given.append((path, [_plain(item) for item in values]))
+    return _points(_listed(given, scenario, arm))
+
+
+def _listed(given: Sequence[tuple[str, list[Any]]], scenario: Scenario, arm: str) -> list[list[Change]]:
+    """The changes of each path, a value each; Refused with all that is wrong."""
+    listed: list[list[Change]] = []
+    reasons: Reasons = []
+    for at, (path, values) in enumerate(given):
+        try:
+            listed.append(_changes(path, values, scenario, arm, at))
+        except Refused as refused:
+            reasons += refused.reasons
+    _refuse_all(reasons)
+    return listed
 
 
 def _plain(value: Any) -> Any:
@@ -173,14 +218,14 @@ def _no_parameter(path: str, steps: ParamPath, own: ParamPath, parameters: list[
         inside = ", ".join(
             scenario_path(parameter) for parameter in parameters if not own or parameter[0] == own[0]
         )
-        return f"'{path}' is a section; turn one of its parameters: {inside}"
+        return f"'{path}' is a section; set one of its parameters: {inside}"
     for i in range(len(steps) if steps[0] in Scenario.model_fields else 0):
         if schema_at(steps[: i + 1]) is None:
             return unknown_key(steps[: i + 1])
     if steps[0] in Scenario.model_fields and steps[0] != "cascade":  # all of that decides how one is served
         why = SETTLED.get(steps[0], "it does not decide how a request is served")
         return (
-            f"{path} cannot be turned after the fact: {why}. It needs a new run: "
+            f"{path} cannot be changed after the fact: {why}. It needs a new run: "
             f"`run SCENARIO --set {path}=…`, or `sweep` for several values"
         )
     names = [scenario_path(parameter) for parameter in parameters]
@@ -192,7 +237,22 @@ def _no_parameter(path: str, steps: ParamPath, own: ParamPath, parameters: list[
     return f"unknown parameter '{path}'{hint}: {', '.join(names)}, fusions.NAME"
 
 
-def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple[Scenario, ArmSpec]:
+def checked_points(points: Sequence[Point], scenario: Scenario, arm: str, folder: Path) -> None:
+    """Refused with all that is wrong with the values of some points, each once; nothing is built."""
+    spec, reasons = resolved_arms(scenario)[arm], dict[tuple[str, int], None]()
+    for point in points:
+        try:
+            apply_overrides(scenario, spec, point, folder)
+        except Refused as refused:
+            reasons |= dict.fromkeys(refused.reasons)
+    if reasons:
+        (text, at), *others = sorted(reasons, key=lambda reason: reason[1])
+        raise Refused(text, at, *others)
+
+
+def apply_overrides(
+    scenario: Scenario, spec: ArmSpec, point: Point, folder: Path
+) -> tuple[Scenario, ArmSpec]:
     """The arm with parameters changed, and the scenario it belongs to (with the fusions it may have changed).
 
     Checked like an arm of a scenario; Refused with the place of the change that is to blame.
@@ -239,14 +299,20 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
         problems = check_scenario(changed, given, folder)
     except ValidationError as error:
         problems = explain(error.errors(include_url=False))
+    reasons: Reasons = []
+    is_mistyped = changed is None
     for problem in problems:
         text = problem.text.replace(f"arms.{name}.", "")  # a name that nobody gave
-        for place, change in places.items():
-            if problem.path[: len(place)] == place:
-                inner = path_text(problem.path[len(place) :])
-                raise Refused(f"{inner}: {text}" if inner else text, change.at)
-        if problem.path[:2] == ("arms", name) or changed is None:
-            raise Refused(f"{path_text(problem.path[2:])}: {text}", point[0].at)
+        place = next((place for place in places if problem.path[: len(place)] == place), None)
+        if place is not None:
+            inner = path_text(problem.path[len(place) :])
+            reasons.append((f"{inner}: {text}" if inner else text, places[place].at))
+        elif problem.path[:2] == ("arms", name) or changed is None:
+            reasons.append((f"{path_text(problem.path[2:])}: {text}", point[0].at))
+            is_mistyped = False
+    if reasons:
+        (text, at_change), *others = reasons
+        raise (Mistyped if is_mistyped else Refused)(text, at_change, *others)
     assert changed is not None
     return changed, resolve_arm(changed, changed.arms[name])
 
@@ -284,16 +350,17 @@ def check_what_if(scenario: Scenario, folder: Path) -> Iterator[Problem]:
     for name, words in scenario.what_if.items():
         try:
             for point in parse_points(words, scenario, baseline):
-                turn(scenario, spec, point, folder)
+                apply_overrides(scenario, spec, point, folder)
         except Refused as reason:
-            at = ("what_if", name, reason.at)
-            yield Problem(at, f"{words[reason.at]}: {reason}", uses=(at, ("arms", baseline)))
+            for text, place in reason.reasons:
+                at = ("what_if", name, place)
+                yield Problem(at, f"{words[place]}: {text}", uses=(at, ("arms", baseline)))
 
 
 def overrides_of(spec: ArmSpec) -> dict[str, Any]:
     """An arm with nothing inherited, as the `arms` section of a scenario would write it."""
     data = spec.model_dump(mode="json", exclude_none=True)
-    data["auction"] |= {"charging": spec.auction.charging, "logged_reserves": spec.auction.logged_reserves}
+    data["auction"] |= {key: getattr(spec.auction, key) for key in UNSAID}
     sizes = data.pop("sizes", None)
     if sizes is not None:
         del data["pre_ranking"]["size"]
@@ -305,5 +372,7 @@ def overrides_of(spec: ArmSpec) -> dict[str, Any]:
 
 
 def refuse(reason: Refused, words: Sequence[str], source: str = "") -> UserError:
-    """The error for people: the words that are to blame, and why."""
-    return UserError(f"{source}{words[reason.at]}: {reason}" if words else str(reason))
+    """The error for people: the words that are to blame, and why; a line each."""
+    if not words:
+        return UserError(str(reason))
+    return UserError("\n".join(f"{source}{words[at]}: {text}" for text, at in reason.reasons))

@@ -34,7 +34,7 @@ from cascade_sim.scenario.sections import NAME, SIMILARITY, SIMILARITY_KEYS
 from cascade_sim.scenario.user_code.process_settings import preserve_global_state
 from cascade_sim.scenario.user_code.signatures import Fault, faults_in, signature_in, signature_of
 from cascade_sim.scenario.yaml import KeyPath
-from cascade_sim.storage import own_code
+from cascade_sim.storage import user_code
 from cascade_sim.storage.checksums import MANIFEST
 from cascade_sim.storage.code_version import class_file, class_source, code_digest
 from cascade_sim.storage.files import below, read_file
@@ -198,8 +198,8 @@ def find_class(kinds: Kinds, kind: str, home: Path = Path(".")) -> type[Any]:
     file = find_file(kind, home)
     if file is None and is_file_reference(kind):
         raise UserError(f"no file '{where}' in the working folder or beside the scenario")
-    own_code.begin_loading()
-    before = own_code.loaded()
+    user_code.begin_loading()
+    before = user_code.loaded()
     with errors_of(f"{kinds.what} {kind!r} cannot be imported", kind):
         module = _load_module(where) if file is None else _load_file(file)
     own = getattr(module, name, None)
@@ -207,18 +207,18 @@ def find_class(kinds: Kinds, kind: str, home: Path = Path(".")) -> type[Any]:
         classes = [key for key, value in vars(module).items() if isinstance(value, type)]
         hint = did_you_mean(name, classes)
         raise UserError(f"{where} has no class '{name}'{hint}; it has: {', '.join(classes) or 'none'}")
-    own_code.note_late(own, before)
+    user_code.note_late(own, before)
     return own
 
 
 def _module_name(file: Path) -> str:
     # The path is part of the name: two files of one name must not be taken for each other.
-    return f"{own_code.PREFIX}{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"
+    return f"{user_code.PREFIX}{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"
 
 
 def _load_file(file: Path) -> Any:
     name = _module_name(file)
-    loader = own_code.AsWritten(name, str(file))
+    loader = user_code.AsWritten(name, str(file))
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
@@ -397,11 +397,11 @@ def travelling_files(scenario: Scenario, home: Path) -> list[Path]:
             continue
         file = find_file(kind, home)
         start = (_module_name(file), file.resolve()) if file is not None else kind.rpartition(":")[0]
-        files += own_code.files_from(start)
+        files += user_code.files_from(start)
     return list(dict.fromkeys(files))
 
 
-def own_code_of(scenario: Scenario, home: Path) -> dict[str, str]:
+def user_code_of(scenario: Scenario, home: Path) -> dict[str, str]:
     """{label: digest} of the code of every class that a scenario names and that is none of this project's.
 
     Also of modules that such a class imports. Once the classes are loaded, what they hold in memory counts.
@@ -418,7 +418,7 @@ def own_code_of(scenario: Scenario, home: Path) -> dict[str, str]:
         if is_file_reference(kind):
             code |= code_of_file(kind, home)
         else:
-            code |= own_code.code_from(kind.rpartition(":")[0])
+            code |= user_code.code_from(kind.rpartition(":")[0])
     return code
 
 
@@ -435,7 +435,7 @@ def attribute_late_code(scenario: Scenario, home: Path, names: Iterable[str]) ->
             modules.append(kinds.registered[kind].__module__)
         else:
             modules.append(kind.rpartition(":")[0] if file is None else _module_name(file))
-    own_code.attribute(modules, names)
+    user_code.attribute(modules, names)
 
 
 def code_of_file(kind: str, home: Path) -> dict[str, str]:
@@ -446,38 +446,38 @@ def code_of_file(kind: str, home: Path) -> dict[str, str]:
     where, file = kind.rpartition(":")[0], find_file(kind, home)
     if file is None:
         return {}
-    own = own_code.code_from((_module_name(file), file.resolve()))
+    own = user_code.code_from((_module_name(file), file.resolve()))
     return {where if label == file.name else label: value for label, value in own.items()}
 
 
 def code_changed_since(before: Mapping[str, str], scenario: Scenario, home: Path) -> list[str]:
-    """Labels of `own_code_of` whose file on the disk is no longer what it was.
+    """Labels of `user_code_of` whose file on the disk is no longer what it was.
 
     Registered classes are as this process has them, whatever becomes of their files.
     """
-    own_code.begin_loading()
-    now = own_code_of(scenario, home)
+    user_code.begin_loading()
+    now = user_code_of(scenario, home)
     return [label for label, was in before.items() if ": " not in label and now.get(label, was) != was]
 
 
 def _registered_code(own: type) -> dict[str, str]:
-    return own_code.code_of(own) or {own.__qualname__: class_source(own).hex()}
+    return user_code.code_of(own) or {own.__qualname__: class_source(own).hex()}
 
 
 def named_files_digest(scenario: Scenario, home: Path) -> str:
-    """Of the files that a scenario names and of all code of its classes (`own_code_of`)."""
+    """Of the files that a scenario names and of all code of its classes (`user_code_of`)."""
     total = hashlib.blake2b(digest_size=8)
     for file in named_files(scenario, home):
         total.update((b"" if file is None else read_file(file, follows=True)) + b"\0")
-    total.update(code_digest(own_code_of(scenario, home)).encode())
+    total.update(code_digest(user_code_of(scenario, home)).encode())
     return total.hexdigest()
 
 
 def refuse_far_logs(scenario: Scenario) -> None:
     """UserError for a log that other machines would need: it may be of any size, so it does not travel."""
-    if scenario.world.logged is not None:
+    if scenario.world.replay is not None:
         raise UserError(
-            f"world.logged.market: {scenario.world.logged.market} lies on this machine, and logs do not "
+            f"world.replay.log: {scenario.world.replay.log} lies on this machine, and logs do not "
             "travel to others; leave out --engine"
         )
 
@@ -512,11 +512,25 @@ def is_file_reference(kind: str) -> bool:
 
 
 def find_file(kind: str, folder: Path) -> Path | None:
-    """The file of a `path/to/file.py:Class`: looked for from the working folder, then beside the scenario."""
+    """The file of a `path/to/file.py:Class`: looked for from the working folder, then beside the scenario.
+
+    At last `scenarios/…` among the shipped ones.
+    """
     name = kind.rpartition(":")[0]
     if not name.endswith(".py"):
         return None
-    return next((path for path in (Path(name), folder / name) if path.is_file()), None)
+    return next((path for path in (Path(name), folder / name) if path.is_file()), shipped_file(Path(name)))
+
+
+def shipped_file(path: Path) -> Path | None:
+    """The file that came with this package under a path such as scenarios/quick.yaml, as docs write it.
+
+    None if it is no such path, or there is a file of the user's own.
+    """
+    if path.parts[:1] != ("scenarios",) or ".." in path.parts or path.exists():
+        return None
+    file = folder_of("scenarios").joinpath(*path.parts[1:])
+    return file if file.is_file() else None
 
 
 def from_working_folder(kind: str, folder: Path) -> str:
@@ -584,7 +598,7 @@ def _python_files(where: str, folder: Path) -> list[str]:
 def _module_fault(module: str, name: str, forms: str, syntax: bool) -> str:
     if not all(part.isidentifier() for part in module.split(".")):
         return f"'{module}' is neither a .py file nor a module; expected {forms}"
-    spec, missing = own_code.module_spec(module)
+    spec, missing = user_code.module_spec(module)
     if spec is None:
         return f"no module '{missing}' is installed or in the working folder; expected {forms}"
     if spec.origin is None or not spec.origin.endswith(".py"):
@@ -594,7 +608,7 @@ def _module_fault(module: str, name: str, forms: str, syntax: bool) -> str:
 
 def find_module(module: str) -> Path | None:
     """The Python file of a module; None if there is none to read."""
-    spec, _ = own_code.module_spec(module)
+    spec, _ = user_code.module_spec(module)
     return Path(spec.origin) if spec is not None and spec.origin and spec.origin.endswith(".py") else None
 
 

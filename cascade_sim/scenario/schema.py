@@ -23,13 +23,13 @@ from cascade_sim.scenario.sections import (
     Effects,
     Fusion,
     Group,
-    Logged,
     Mismatch,
     Name,
     Phases,
     PreRanking,
     PreRankingStep,
     Ranking,
+    ReplayedLog,
     Report,
     Retrieval,
     Route,
@@ -62,7 +62,7 @@ __all__ = [
     "Effects",
     "Fusion",
     "Group",
-    "Logged",
+    "ReplayedLog",
     "Mismatch",
     "ModelSpec",
     "Phases",
@@ -397,7 +397,7 @@ def resolved_arms(scenario: Scenario) -> dict[str, ArmSpec]:
     arms = {name: resolve_arm(scenario, overrides) for name, overrides in scenario.arms.items()}
     baseline = arms[scenario.report.baseline]
     pre, rank = baseline.pre_ranking, baseline.ranking
-    if scenario.world.logged is not None and pre.model == "constant":
+    if scenario.world.replay is not None and pre.model == "constant":
         return arms  # a log without a pre-ranking stage: nothing to put other seats into
     seats: dict[str, dict[str, str | None]] = {
         "random": {"model": "random", "bid": "none", "fusion": "ecpm"},
@@ -414,7 +414,7 @@ def requests_by_phase(scenario: Scenario) -> dict[str, int]:
     """The phases of a study in their order, and how many requests come in each."""
     phases = scenario.phases
     shadow = phases.shadow if any(spec.is_shadowed for spec in scenario.models.values()) else 0
-    return {"bootstrap": phases.bootstrap, "log": phases.log, "shadow": shadow, "evaluate": phases.evaluate}
+    return {"cold_start": phases.cold_start, "log": phases.log, "shadow": shadow, "evaluate": phases.evaluate}
 
 
 def control_arm(scenario: Scenario) -> str:

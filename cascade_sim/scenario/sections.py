@@ -302,17 +302,17 @@ class Fitted(Section):
         return without(dump(self), self, "digest")
 
 
-class Logged(Section):
-    """Auctions of one's own in place of a world: an imported market, replayed request by request."""
+class ReplayedLog(Section):
+    """Auctions of one's own in place of a world: an imported log, replayed request by request."""
 
-    market: str = Field(
+    log: str = Field(
         min_length=1,
         max_length=4096,
-        description="Folder of the imported market, as seen from the scenario or the working folder.",
+        description="Folder of the imported log, as seen from the scenario or the working folder.",
     )
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = Field(
         default=None,
-        description="Seal of the market, filled in when a scenario is loaded; another market is refused.",
+        description="Seal of the log, filled in when a scenario is loaded; another log is refused.",
     )
     resample: Literal["auto", "request", "user", "hour"] = Field(
         default="auto",
@@ -331,6 +331,11 @@ class Logged(Section):
         description="Budgets that were logged. replay: who has spent the day's takes part in no later "
         "auction of it, arm by arm. ignore: as if nobody had one.",
     )
+    accept_mismatch: bool = Field(
+        default=False,
+        description="Continue although the auction reproduces less of the log than answers need (see "
+        "audit-logs); they are then no evidence about the log.",
+    )
     fitted: Fitted | None = Field(
         default=None,
         description="A world fitted to the log in place of its replay (fit-world); absent: it is replayed.",
@@ -338,7 +343,11 @@ class Logged(Section):
 
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(dump(self), self, "digest", "resample", "slot_effects", "budgets", "fitted")
+        return without(
+            dump(self),
+            self,
+            *("digest", "resample", "slot_effects", "budgets", "accept_mismatch", "fitted"),
+        )
 
 
 class World(Section):
@@ -395,7 +404,7 @@ class World(Section):
     history: History | None = Field(
         default=None, description="Ads that users clicked before time 0; absent: none are known."
     )
-    logged: Logged | None = Field(
+    replay: ReplayedLog | None = Field(
         default=None,
         description="Auctions that were logged, in place of all other keys here; absent: a world is drawn.",
     )
@@ -403,25 +412,25 @@ class World(Section):
     @property
     def kind(self) -> Kind:
         """Which environment it is made concrete by."""
-        if self.logged is None:
+        if self.replay is None:
             return "synthetic"
-        return "replayed" if self.logged.fitted is None else "fitted"
+        return "replayed" if self.replay.fitted is None else "fitted"
 
     @property
     def seals(self) -> tuple[str | None, ...] | None:
         """Which log it is of, which response and how its time is drawn; None of a world that is drawn."""
-        if self.logged is None:
+        if self.replay is None:
             return None
-        fitted = self.logged.fitted
-        return (self.logged.digest, *((fitted.digest, fitted.block) if fitted else ()))
+        fitted = self.replay.fitted
+        return (self.replay.digest, *((fitted.digest, fitted.block) if fitted else ()))
 
     def without_places(self, data: dict[str, Any]) -> None:
         """Leave out of its data where a log and a response lie that are told by what they hold."""
-        if self.logged is not None and self.logged.digest is not None:
-            del data["logged"]["market"]
-            fitted = self.logged.fitted
+        if self.replay is not None and self.replay.digest is not None:
+            del data["replay"]["log"]
+            fitted = self.replay.fitted
             if fitted is not None and fitted.digest is not None:
-                del data["logged"]["fitted"]["response"]
+                del data["replay"]["fitted"]["response"]
 
     def has(self, capability: Capability) -> bool:
         """Whether such a world can be asked for it."""
@@ -440,9 +449,9 @@ class World(Section):
 
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        if self.logged is not None:  # nothing else of a world is looked at
-            return {"logged": dump(self)["logged"]}
-        return without_absent(dump(self), *RICHER, "logged")
+        if self.replay is not None:  # nothing else of a world is looked at
+            return {"replay": dump(self)["replay"]}
+        return without_absent(dump(self), *RICHER, "replay")
 
 
 class Traffic(Section):
@@ -624,16 +633,19 @@ def with_rule_parameters(own: type[AnySection]) -> type[AnySection]:
     """Gives a section a key for each parameter of a pricing rule."""
     fields: dict[str, Any] = {
         name: (
-            Annotated[float, Field(ge=0, le=1e9)] | None,
-            Field(default=None, description=f"For {_rules_with(name)}: {meaning}."),
+            Annotated[float, Field(ge=0, le=min(parameter.high, 1e9))] | None,
+            Field(default=None, description=f"For {_rules_with(name)}: {parameter.meaning}."),
         )
-        for name, meaning in PARAMETERS.items()
+        for name, parameter in PARAMETERS.items()
     }
     return create_model(own.__name__, __base__=own, __module__=own.__module__, __doc__=own.__doc__, **fields)
 
 
 def _rules_with(parameter: str) -> str:
     return " and ".join(f"pricing {name}" for name, rule in RULES.items() if parameter in rule.parameters)
+
+
+UNSAID = ("charging", "logged_reserves", "rounding", "rounding_how", "increment")  # at their defaults
 
 
 @with_rule_parameters
@@ -664,6 +676,24 @@ class Auction(Section):
         "that is set).",
     )
 
+    rounding: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e9,
+        description="Prices are multiples of it, such as 0.01; of whole micro-units. 0: not rounded. No "
+        "price exceeds its bid; one rounded down may be below the reserve.",
+    )
+    rounding_how: Literal["nearest", "up", "down"] = Field(
+        default="nearest", description="How prices are rounded; halves go up."
+    )
+    increment: float = Field(
+        default=0.0,
+        ge=0,
+        le=1e9,
+        description="Minimum increment over the next score, per click, where there is a next ad; for gsp and "
+        "soft_floor.",
+    )
+
     @property
     def parameters(self) -> dict[str, float]:
         """The parameters of pricing rules that are given."""
@@ -673,7 +703,7 @@ class Auction(Section):
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without the parameters that are not given: a scenario that needs none keeps the hash it had."""
-        return without(without_absent(dump(self), *PARAMETERS), self, "charging", "logged_reserves")
+        return without(without_absent(dump(self), *PARAMETERS), self, *UNSAID)
 
 
 class Bidding(Section):
@@ -687,7 +717,7 @@ class Bidding(Section):
     pcvr: Name = Field(
         default=KNOWN,
         description="Whose pCVR opt-bids come from: known (the conversion features with a fixed error of "
-        "each ad), or a model under `models` with target conversion. Until that is trained, so in bootstrap "
+        "each ad), or a model under `models` with target conversion. Until that is trained, so in cold_start "
         "and log, init-bids stand for opt-bids.",
     )
 
@@ -699,7 +729,7 @@ class Bidding(Section):
 class Phases(Section):
     """Requests per phase of the study."""
 
-    bootstrap: int = Field(
+    cold_start: int = Field(
         default=30000, ge=0, le=MAX_REQUESTS, description="Requests served by a random cascade."
     )
     log: int = Field(

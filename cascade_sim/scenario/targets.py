@@ -6,7 +6,7 @@ randomised in logs of their own, so a target is about one of the two.
 
 What becomes of the parameters' noise is a choice (`Jitter`):
 
-drop    a launch: every request meets the value itself, and the other jittered parameters today's values
+drop    a launch: every request meets the value itself, and the other jittered parameters the current values
 keep    the log's own noise around the value: another centre of the jitter, which nobody launches
 
 A target of pages always draws them, as the log does: at its temperature, from the same list, at the list's
@@ -28,7 +28,7 @@ PARAMETER_KEYS = {"auction.reserve_cpc": "reserve_cpc", "auction.squashing": "sq
 SLATE_KEYS = ("slates.temperature", "ranking.model")
 LIMITS = {"reserve_cpc": (0.0, 1e9), "squashing": (0.0, 2.0), "temperature": (0.0, 100.0)}
 AS_LOGGED = "as logged"  # the target that changes nothing, not even the noise
-TODAY = "today without jitter"  # the target that changes nothing but that the noise ends
+CURRENT = "current values without jitter"  # the target that changes nothing but that the noise ends
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ def parse_target(name: str, changes: Sequence[str], jitter: Jitter = "drop") -> 
 
 
 def logged_parameters(jitter: Jitter) -> Target:
-    """What targets of the parameters are compared with: today's values, fixed or with the log's noise."""
-    return Target(TODAY if jitter == "drop" else AS_LOGGED, jitter=jitter)
+    """What targets of the parameters are compared with: the current values, fixed or with the log's noise."""
+    return Target(CURRENT if jitter == "drop" else AS_LOGGED, jitter=jitter)
 
 
 def _no_answer(key: str, value: str) -> str:

@@ -50,18 +50,18 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, hasher).hexdigest()
 
 
-def with_seal(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def with_checksum(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A manifest, or another object that is written as JSON, with its own digest."""
     content = {key: value for key, value in manifest.items() if key != SEAL}
     return {**content, SEAL: _content_digest(content)}
 
 
-def has_seal(manifest: Mapping[str, Any]) -> bool:
-    """Whether an object as read is what `with_seal` gave."""
-    return SEAL in manifest and manifest[SEAL] == with_seal(manifest)[SEAL]
+def has_checksum(manifest: Mapping[str, Any]) -> bool:
+    """Whether an object as read is what `with_checksum` gave."""
+    return SEAL in manifest and manifest[SEAL] == with_checksum(manifest)[SEAL]
 
 
-def seals_of(folder: Path) -> dict[str, str]:
+def checksums_of(folder: Path) -> dict[str, str]:
     """{file: digest} of all that a finished run has written and that is read back."""
     found = sorted(file.relative_to(folder) for pattern in _SEALED for file in folder.glob(pattern))
     files = {name.as_posix(): below(folder, *name.parts) for name in found}
@@ -70,7 +70,7 @@ def seals_of(folder: Path) -> dict[str, str]:
 
 def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     """UserError if a manifest is not what the run wrote; one of an older version has no seal."""
-    if SEAL in manifest and not has_seal(manifest):
+    if SEAL in manifest and not has_checksum(manifest):
         raise UserError(_changed(path))
 
 

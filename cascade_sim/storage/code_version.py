@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.storage.own_code import class_file, code_of
+from cascade_sim.storage.user_code import class_file, code_of
 from cascade_sim.version import BESIDE, PACKAGE, folder_of
 
 PACKAGES = ("cascade_sim", "agents", "models", "analysis")

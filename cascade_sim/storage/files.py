@@ -54,7 +54,7 @@ def seal(temp: Path, path: Path) -> None:
     flush(temp)
     require_ours(path)
     os.replace(temp, path)
-    cleanup.strike(temp)
+    cleanup.unregister(temp)
     flush(path.parent)  # the rename itself must survive a power cut
 
 
@@ -89,7 +89,7 @@ def temporary(path: Path) -> Path:
     It goes with `discard`, or else at the end of the command.
     """
     temp = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp")
-    cleanup.note(temp, partial(temp.unlink, missing_ok=True))
+    cleanup.register(temp, partial(temp.unlink, missing_ok=True))
     os.close(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS, 0o666))
     return temp
 
@@ -97,7 +97,7 @@ def temporary(path: Path) -> Path:
 def discard(temp: Path) -> None:
     """Remove a temporary file that gets no name. Twice is harmless."""
     temp.unlink(missing_ok=True)
-    cleanup.strike(temp)
+    cleanup.unregister(temp)
 
 
 def below(folder: str | Path, *names: str) -> Path:

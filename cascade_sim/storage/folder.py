@@ -23,7 +23,7 @@ from typing import Any
 
 from cascade_sim.foundation import cleanup
 from cascade_sim.foundation.errors import Notice, UserError, did_you_mean
-from cascade_sim.storage import checksums, own_code
+from cascade_sim.storage import checksums, user_code
 from cascade_sim.storage.checksums import LOGS, MANIFEST
 from cascade_sim.storage.files import (
     below,
@@ -41,7 +41,7 @@ from cascade_sim.version import SEMANTICS
 
 METRICS = "metrics.json"
 
-IMPORTED = "imported market"  # the kind of a manifest whose folder holds a log rather than a run
+IMPORTED = "imported log"  # the kind of a manifest whose folder holds a log rather than a run
 
 MARKET = "market-"  # how the steps and tables of a market are called, before its arm
 
@@ -64,7 +64,7 @@ RUN_ENTRIES = (
 
 SHOWN = 3  # answers that a refusal names
 
-OWN_CODE = "own_code"  # of a manifest: {module or file of the user's own: digest}
+USER_CODE = "user_code"  # of a manifest: {module or file of the user's own: digest}
 
 LATE_CODE = "late_code"  # the same, of modules that came in while the run was under way
 
@@ -89,7 +89,7 @@ class RunFolder:
         self._lock = lock
         self._has_begun = has_begun  # whether a run that may go on lies here
         self._is_clearing = False  # whether what lies here is on its way out
-        cleanup.note(lock, self.release)
+        cleanup.register(lock, self.release)
 
     @classmethod
     def create(
@@ -197,12 +197,12 @@ class RunFolder:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write manifest.json with its own seal."""
-        self.write_json(MANIFEST, checksums.with_seal(manifest))
+        self.write_json(MANIFEST, checksums.with_checksum(manifest))
 
     def finish(self, manifest: Mapping[str, Any]) -> None:
         """All is written: the final manifest, with the seals of what is read back. What came before goes."""
         with storage_errors(self.path):
-            sealed = checksums.seals_of(self.path)
+            sealed = checksums.checksums_of(self.path)
         self.write_manifest({**manifest, checksums.SEALS: sealed, "status": "complete"})
         self.remove_checkpoints()
         self._lock.require_held()
@@ -293,7 +293,8 @@ def open_run(path: str | Path) -> Run:
     if not below(folder, METRICS).exists():
         status = manifest.get("status", "unknown")
         raise UserError(
-            f"{folder} has no {METRICS} (status: {status}): the run did not finish{_kept(folder)}"
+            f"{folder} has no {METRICS} (status: {status}): the run did not finish; "
+            f"{_go_on(folder, manifest)}{_kept(folder)}"
         )
     known = manifest.get(checksums.SEALS)
     if not isinstance(known, dict):
@@ -360,13 +361,13 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     if _is_half_aside(folder):
         raise UserError(
             f"{folder}: its run is half set aside, in {_MOVING}: one that is to replace it is at work, or "
-            f"was stopped; `cascade_sim run SCENARIO --out {folder} --resume`, with the scenario of the run, "
-            "puts it back"
+            f"was stopped; {_go_on(folder, {}, 'puts it back')}"
         )
     if not below(folder, MANIFEST).exists():
         if Lock.is_ours(folder) and not _has_previous(folder):
             raise UserError(
-                f"{folder} has no {MANIFEST} yet: a run began there and is at work, or was stopped"
+                f"{folder} has no {MANIFEST} yet: a run began there and is at work, or was stopped; "
+                f"{_go_on(folder, {})}"
             )
         raise UserError(f"{folder} is not a run folder: it has no {MANIFEST}{_kept(folder)}")
     return _own_manifest(folder)
@@ -377,6 +378,16 @@ def _own_manifest(folder: Path) -> dict[str, Any]:
     manifest = read_object(file)
     checksums.check_manifest(file, manifest)
     return manifest
+
+
+def _go_on(folder: Path, manifest: Mapping[str, Any], what: str = "goes on with it") -> str:
+    """The command that goes on with a run that was stopped, in words."""
+    seeds = manifest.get("seeds")
+    many = f" --seeds {seeds}" if isinstance(seeds, int) and seeds > 1 else ""
+    return (
+        f"`python -m cascade_sim run SCENARIO --out {folder}{many} --resume`, with the scenario of the run, "
+        f"{what}"
+    )
 
 
 def _is_half_aside(folder: Path) -> bool:
@@ -414,12 +425,12 @@ def difference(left: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
     """What tells the run that was left apart from the one that is wanted; "" if nothing does."""
     for key, what in IDENTITY.items():
         if left.get(key) != manifest.get(key):
-            before, now = ({**(run.get(OWN_CODE) or {})} for run in (left, manifest))
+            before, now = ({**(run.get(USER_CODE) or {})} for run in (left, manifest))
             changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
             return f"{what} ({', '.join(changed)})" if key == "files" and changed else what
     # What classes import while they are at work is known only of the run that was left.
     late = left.get(LATE_CODE) or {}
-    changed = [name for name, was in late.items() if own_code.digest_now(name) != was]
+    changed = [name for name, was in late.items() if user_code.digest_now(name) != was]
     return f"{IDENTITY['files']} ({', '.join(changed)})" if changed else ""
 
 

@@ -103,7 +103,7 @@ class Lock:
         Where another host had it, that takes a lease, or is refused at once unless this one `waits`.
         """
         lock = cls(folder / LOCK, clock or CLOCK)
-        cleanup.note(lock, lock.give_up)
+        cleanup.register(lock, lock.give_up)
         try:
             while not lock._open():
                 pass
@@ -205,7 +205,7 @@ class Lock:
             handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)
-        cleanup.strike(self)
+        cleanup.unregister(self)
 
     def release(self) -> None:
         """Remove the file, if it is still one's own, then unlock. Releasing twice is harmless.

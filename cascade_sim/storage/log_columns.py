@@ -9,6 +9,8 @@ MAX_MICROS = 10**18
 # How long axes are where a reader does not know them: no code of ours is longer.
 LONGEST: Sizes = {"users": 1 << 31, "ads": 1 << 31, "advertisers": 1 << 31, "slots": 128, "places": 128}
 
+ROUTE_COLUMN = "route."  # and the name of one of several routes that are merged
+
 LOG_COLUMNS: dict[str, Column] = {
     "request": Column(_WHOLE, "its number: rows are in this order", 0, 1 << 62, ascends=True),
     "time": Column(_FLOAT, "seconds", 0),
@@ -37,4 +39,10 @@ LOG_COLUMNS: dict[str, Column] = {
     "revenue_limit": Column(_FLOAT, "no page of the request can earn more", 0),
     "reserve_cpc": Column(_FLOAT, "the request's reserve", 0),
     "temperature": Column(_FLOAT, "of the draw", 0),
+    ROUTE_COLUMN: Column(_FLAG, "whether this route of retrieval brought the ad"),
 }
+
+
+def log_column(name: str) -> Column | None:
+    """What a column may hold; None of a name that means nothing here."""
+    return LOG_COLUMNS.get(ROUTE_COLUMN if name.startswith(ROUTE_COLUMN) else name)

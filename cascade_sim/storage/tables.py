@@ -1,4 +1,4 @@
-"""The log as Parquet: blocks of columns come in, sealed parts lie on the disk, memory stays flat.
+"""The log as Parquet: blocks of columns come in, checksummed parts lie on the disk, memory stays flat.
 
 A table is the folder logs/<table>/ of part-00000.parquet, part-00001.parquet, ... in row order. A part gets
 its name when it is complete, so whatever is named can be read. The bytes depend on the rows alone, not on how
@@ -46,7 +46,7 @@ from cascade_sim.storage.files import (
     temporary,
     write_file,
 )
-from cascade_sim.storage.log_columns import LOG_COLUMNS, LONGEST
+from cascade_sim.storage.log_columns import LONGEST, log_column
 from cascade_sim.storage.parquet import PartWriter
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ class _Check:
         rows.validate(full=True)  # bytes from anywhere may point anywhere
         found, categories = {}, _categories(path, rows.schema.metadata)
         for name, values in zip(rows.schema.names, rows.columns, strict=True):
-            column = LOG_COLUMNS.get(name)
+            column = log_column(name)
             dtype = _dtype(values.type)
             known = (dtype,) if column is None else column.dtypes
             if values.null_count or not dtype or dtype not in known:
@@ -411,7 +411,7 @@ class PartList:
 
     @property
     def names(self) -> list[str]:
-        """The names of the sealed parts, in row order."""
+        """The names of the checksummed parts, in row order."""
         return list(self._parts)
 
     def first(self, n: int) -> "PartList":

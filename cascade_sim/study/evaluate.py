@@ -1,10 +1,10 @@
 """The evaluation: every arm serves the same traffic with common random numbers, and is measured."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.columns import impression_columns
 from cascade_sim.cascade.exploration import as_decided
 from cascade_sim.cascade.outcome import Outcome
+from cascade_sim.cascade.retrievers.routes import route_column
 from cascade_sim.cascade.serve import Arm, Block, Decision, Stage, admitted, score
 from cascade_sim.environments.budget_replay import budget_facts
 from cascade_sim.environments.evaluators import corpus as detail
@@ -27,7 +28,7 @@ from cascade_sim.foundation.workers import Job
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.storage.tables import TableWriter, iterate_table
 from cascade_sim.study.model_quality import QualityStudy
-from cascade_sim.study.rebuild import Plan, by_words, rebuilt
+from cascade_sim.study.rebuild import Plan, rebuilt, remote_handler
 from cascade_sim.study.simulation import Simulation
 
 
@@ -57,6 +58,7 @@ class ArmBlock:
     columns: dict[str, np.ndarray]  # of the rows from first_row on
     vectors: dict[str, np.ndarray]
     detail: dict[str, np.ndarray]
+    routes: dict[str, np.ndarray]  # whether each brought what is shown, where they are merged: [R, k]
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,9 @@ class ArmEvaluation:
         if len(looked_at):
             n, n_ads = len(looked_at), self.sim.world.n_ads
             heads = {name: (arm, head_of(by_arm[name].decision, n)) for name, arm in self.arms.items()}
-            for name, extra in detail.corpus_columns(self.sim.environment, n_ads, looked_at, heads).items():
+            world = cast(detail.Valued, self.sim.environment)  # it has a corpus, and so a known truth
+            extras = detail.corpus_columns(world, n_ads, looked_at, heads, self.baseline.name)
+            for name, extra in extras.items():
                 by_arm[name] = replace(by_arm[name], detail=extra)
         return by_arm
 
@@ -210,6 +214,7 @@ class ArmEvaluation:
             columns={name: np.bincount(row - first, column) for name, column in served.columns.items()},
             vectors=self.uncertain(served) | self.evaluator.vectors(context, served.arm, decision, result),
             detail={},
+            routes=self.sim.brought_by(context.block, arm, decision.win_set),
         )
 
     def _served(self, block: Block, arm: Arm) -> tuple[Decision, Outcome, Arm]:
@@ -255,10 +260,10 @@ class ArmEvaluation:
         sums = {name: sum_ for name, sum_ in kept.items() if sum_ is not None}
         return self.uncertainty.widened(tables, sums, self.clusters)
 
-    def measured(self, today: str) -> Measured:
-        """What a statement speaks of; `today` is the arm as it was deployed."""
-        sums = {name: float(column.sum()) for name, column in self.tallies[today].columns.items()}
-        return Measured(sums, self.clusters, budget_facts(self.budgets, self.arms, today))
+    def measured(self, current: str) -> Measured:
+        """What a statement speaks of; `current` is the arm as it was deployed."""
+        sums = {name: float(column.sum()) for name, column in self.tallies[current].columns.items()}
+        return Measured(sums, self.clusters, budget_facts(self.budgets, self.arms, current))
 
     def _group(self, block: Block, n_groups: int, n_requests: int = 0) -> np.ndarray:
         """Which of n groups of consecutive requests each request belongs to.  [R]"""
@@ -331,7 +336,11 @@ class Evaluation(ArmEvaluation):
                     self._add(name, served)
                     if name in tables:
                         shown = as_decided(served.decision)
-                        tables[name].append(impression_columns(self.sim.world, block, shown, served.outcome))
+                        tables[name].append(
+                            impression_columns(
+                                self.sim.world, block, shown, served.outcome, routes=served.routes
+                            )
+                        )
                 self._log_detail(block, by_arm, shadow_table, service_tables)
                 bar.advance(len(block))
 
@@ -352,12 +361,14 @@ class Evaluation(ArmEvaluation):
         rank_score = admitted(score(part, ids, arm.last, arm, sim.platform), arm.last, arm)
         # An ad that the auction would not admit cannot be an ideal winner, however few there are.
         rank_score = np.where(rank_score > 0, rank_score, -np.inf)
-        shadow_table.append(_score_rows(part, ids, "rank_score", rank_score))
+        routes = {route_column(n): found for n, found in sim.brought_by(part, arm, ids).items()}
+        shadow_table.append(_pair_rows(part, ids, {"rank_score": rank_score.astype(np.float64), **routes}))
         for name, table in service_tables.items():
             own = head_of(by_arm[name].decision, len(part))
-            table.append(_score_rows(part, own.passes[-2].ids, "pre_rank_score", own.passes[-2].order))
+            scores = own.passes[-2].order.astype(np.float64)
+            table.append(_pair_rows(part, own.passes[-2].ids, {"pre_rank_score": scores}))
 
-    def evidence(self) -> dict[str, Any]:
+    def replay_facts(self) -> dict[str, Any]:
         """What the results of a log rest on, for metrics.json, with the quality of the logged models."""
         sim, baseline = self.sim, self.sim.scenario.report.baseline
         stated = sim.environment.statement(self.measured(baseline))
@@ -366,7 +377,7 @@ class Evaluation(ArmEvaluation):
         others = {name: name for name in sim.scenario.arms if name != baseline}
         told = [*stated.notes, *stated.budget_notes(baseline, others)]
         models = sim.environment.model_quality(sim.scorers)
-        return {"evidence": {**stated.facts, "notes": told, "models": models}}
+        return {"replay": {**stated.facts, "notes": told, "models": models}}
 
 
 def ablations_of(sim: Simulation, baseline: Arm) -> dict[Replaced, Arm]:
@@ -377,7 +388,7 @@ def ablations_of(sim: Simulation, baseline: Arm) -> dict[Replaced, Arm]:
 def evaluation_server(plan: Plan) -> Callable[..., Any]:
     """Serves and measures the evaluation in another process."""
     sim = rebuilt(plan)
-    return by_words(sim, Evaluation(sim, plan.folder, Progress(quiet=True)).measure_block)
+    return remote_handler(sim, Evaluation(sim, plan.folder, Progress(quiet=True)).measure_block)
 
 
 def head_of(decision: Decision, n: int) -> Decision:
@@ -385,10 +396,8 @@ def head_of(decision: Decision, n: int) -> Decision:
     return decision.take(slice(n))
 
 
-def _score_rows(block: Block, ids: np.ndarray, name: str, scores: np.ndarray) -> dict[str, np.ndarray]:
+def _pair_rows(block: Block, ids: np.ndarray, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A row per candidate, with values [R, m] of it."""
     row, column = np.nonzero(ids >= 0)
-    return {
-        "request": block.requests[row],
-        "ad": ids[row, column],
-        name: scores[row, column].astype(np.float64),
-    }
+    found = {name: value[row, column] for name, value in values.items()}
+    return {"request": block.requests[row], "ad": ids[row, column], **found}

@@ -1,4 +1,4 @@
-"""All that comes before the evaluation: bootstrap -> log -> train -> shadow -> train pre-rankers.
+"""All that comes before the evaluation: cold_start -> log -> train -> shadow -> train pre-rankers.
 
 made = prepare(scenario, RunContext(Path("runs/mine")))
 made.sim.scorers, made.modules, made.calibrators   # trained seats, and what they were trained to
@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.columns import impression_columns, request_columns
 from cascade_sim.cascade.exploration import explore
 from cascade_sim.cascade.fusion import named_fusion
 from cascade_sim.cascade.links import calibrator_file, export_calibrator
 from cascade_sim.cascade.outcome import conversion_times
+from cascade_sim.cascade.retrievers.routes import route_names
 from cascade_sim.cascade.retrievers.similarity import Retrieval
 from cascade_sim.cascade.scorers import BUILT_IN
 from cascade_sim.cascade.serve import Arm, Block, Stage
@@ -43,14 +45,14 @@ from cascade_sim.scenario.schema import (
     resolve_arm,
     resolved_arms,
 )
-from cascade_sim.storage import own_code
+from cascade_sim.storage import user_code
 from cascade_sim.storage.code_version import model_code_digest
 from cascade_sim.storage.environment import processor
 from cascade_sim.storage.files import below, folder_inside, read_file, write_file
 from cascade_sim.storage.folder import is_done, keep
 from cascade_sim.storage.model_store import ModelStore, content_key
 from cascade_sim.storage.tables import TableWriter
-from cascade_sim.study.rebuild import FIRST, Plan, by_words, rebuilt
+from cascade_sim.study.rebuild import FIRST, Plan, rebuilt, remote_handler
 from cascade_sim.study.simulation import Simulation
 from cascade_sim.training.curves import Samples
 from cascade_sim.training.data import (
@@ -71,7 +73,7 @@ from cascade_sim.training.fit import (
     stored_calibrator,
 )
 from cascade_sim.training.modules import build_module, served_scorer
-from cascade_sim.training.parallel import WORTH, Task, fit_module, forget, parted, train_ahead
+from cascade_sim.training.parallel import WORTH, Task, fit_module, forget, partitioned, train_ahead
 from cascade_sim.version import SEMANTICS
 
 # The sections that decide what a log holds, besides the world, its traffic, the phases and the models.
@@ -126,8 +128,7 @@ def logging_scenario(scenario: Scenario, logged_by: Mapping[str, Any]) -> Scenar
     baseline = logged_by["report"]["baseline"]
     held = {key: logged_by[key] for key in SERVING}
     arms = {baseline: logged_by["arms"][baseline]}  # students learn from what it hands on
-    same_arm = now["report"]["baseline"] == baseline and now["arms"].get(baseline) == arms[baseline]
-    if not scenario.models or (same_arm and all(now[key] == held[key] for key in SERVING)):
+    if not scenario.models or is_logged_alike(now, logged_by):
         return None
     teacher = Scenario.model_validate(
         {
@@ -140,6 +141,14 @@ def logging_scenario(scenario: Scenario, logged_by: Mapping[str, Any]) -> Scenar
     deployed, shadowed = teacher.cascade, resolved_arms(teacher)[baseline]
     asked = {*deployed.seats, *shadowed.seats}
     return teacher if asked <= {*teacher.models, *BUILT_IN} else None
+
+
+def is_logged_alike(now: Mapping[str, Any], logged_by: Mapping[str, Any]) -> bool:
+    """Whether the cascades of two scenarios, as data, write the same log in the same world."""
+    baseline = logged_by["report"]["baseline"]
+    same_arm = now["report"]["baseline"] == baseline
+    same_arm = same_arm and now["arms"].get(baseline) == logged_by["arms"][baseline]
+    return same_arm and all(now[key] == logged_by[key] for key in SERVING)
 
 
 class Preparation:
@@ -176,7 +185,7 @@ class Preparation:
     def write_logs(self) -> None:
         """The phases that are logged, and the models of the first deployment between them."""
         phases = self.sim.scenario.phases
-        self.log_phase("bootstrap", phases.bootstrap, None, rate=1.0)
+        self.log_phase("cold_start", phases.cold_start, None, rate=1.0)
         self._train_first_deployment()
         self.log_phase("log", phases.log, None, rate=phases.exploration)
 
@@ -302,20 +311,20 @@ class Preparation:
         """
         sim, task = self.sim, self._task(name, data, is_first=is_first)
         spec, alias, module = task.spec, task.alias, task.module
-        parts = parted(data, spec, sim.seed)
+        parts = partitioned(data, spec, sim.seed)
         samples = spec.epochs * parts.train.arrays()["ads"].size
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:
             if share_learned(logged) < 1:
                 bar.tell(f"learns from a sample of the requests, {share_learned(logged):.1%} of the log")
             fitted = load_trained(self.store, task.key, module, spec)
             if fitted is None:
-                before = own_code.loaded()
+                before = user_code.loaded()
                 if self._ahead is not None:
                     fitted = load_trained(self._ahead, task.key, module, spec)
                 if fitted is None:
                     each = samples // spec.epochs
                     fitted = fit_module(task, parts, self.device, lambda: bar.advance(each))
-                if not own_code.note_late(type(module), before):  # code that the key knows nothing of
+                if not user_code.note_late(type(module), before):  # code that the key knows nothing of
                     meta = {"model": name, "recipe": spec.recipe}
                     save_trained(self.store, task.key, module, fitted, meta)
             self.lines[alias] = line = fitted.line
@@ -348,7 +357,7 @@ class Preparation:
         view, seed = sim.view(spec.features), self._seed(spec, is_first)
         module = build_module(name, spec, view, seed, sim.home)
         others = OTHER_KEYS - ({"calibrator", "fit"} if spec.is_joint else set())
-        parts = parted(data, spec, sim.seed)
+        parts = partitioned(data, spec, sim.seed)
         looked_at = {f"watched {name}": column for name, column in parts.watched.arrays().items()}
         key = content_key(
             own.model_dump(mode="json", exclude=others),
@@ -372,7 +381,7 @@ class Preparation:
 
     def _train_first_deployment(self) -> None:
         """The models that write the log have seen random traffic only; always by log loss."""
-        random_traffic = pages(self.logs, self.logged(["bootstrap"]), self.sim.seed)
+        random_traffic = pages(self.logs, self.logged(["cold_start"]), self.sim.seed)
         cascade = self.sim.scenario.cascade
         for name in cascade.seats:
             if name not in self.sim.built_in:
@@ -422,7 +431,7 @@ class Preparation:
 def deployed_arm(sim: Simulation) -> Arm:
     """The cascade that writes the log: the scenario's own, with the models of the first deployment.
 
-    Random seats before the bootstrap is over and its models exist. A pCVR that is learned is learned from
+    Random seats before the cold start is over and its models exist. A pCVR that is learned is learned from
     this very log, so it has no part in it.
     """
     spec = resolve_arm(sim.scenario, ArmOverrides())
@@ -461,13 +470,16 @@ def without_pcvr(stage: Stage) -> Stage:
 
 def rows_to_log(sim: Simulation, arm: Arm, rate: float, block: Block) -> list[dict[str, np.ndarray]]:
     """What is written down of a block of a logged phase: its impressions, and its requests. Pure."""
+    if route_names(arm.retrieval.retriever):
+        block = replace(block, memo=BlockCache())  # each route is asked once
     explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.platform)
     happened = sim.environment.outcome(block, explored.decision)
+    routes = sim.brought_by(block, arm, explored.decision.win_set)
     late, arrives = sim.delays, None
     if late is not None:
         arrives = conversion_times(block, explored.decision, happened, late, sim.seed)
     return [
-        impression_columns(sim.world, block, explored, happened, arrives),
+        impression_columns(sim.world, block, explored, happened, arrives, routes),
         request_columns(block, explored, rate),
     ]
 
@@ -505,7 +517,7 @@ def shadow_lists(
 def log_server(plan: Plan, rate: float) -> Callable[..., Any]:
     """Serves a logged phase in another process."""
     sim = rebuilt(plan)
-    return by_words(sim, partial(rows_to_log, sim, deployed_arm(sim), rate))
+    return remote_handler(sim, partial(rows_to_log, sim, deployed_arm(sim), rate))
 
 
 def shadow_server(
@@ -513,7 +525,7 @@ def shadow_server(
 ) -> Callable[..., Any]:
     """Serves the shadow phase in another process."""
     sim = rebuilt(plan)
-    return by_words(sim, partial(shadow_lists, sim, shadowed_arm(sim), students, proxied, share))
+    return remote_handler(sim, partial(shadow_lists, sim, shadowed_arm(sim), students, proxied, share))
 
 
 def first(model: str) -> str:

@@ -54,7 +54,7 @@ def rebuilt(plan: Plan) -> Simulation:
     if key not in _kept:
         _kept.clear()  # a process has room for one world
         device = torch.device(plan.device)
-        _kept[key] = (Simulation(plan.scenario, plan.seed, home=plan.home, device=device), {})
+        _kept[key] = (Simulation(plan.scenario, plan.seed, home=plan.home, device=device, is_part=True), {})
     sim, loaded = _kept[key]
     for name in plan.models:
         if name not in loaded:
@@ -66,7 +66,7 @@ def rebuilt(plan: Plan) -> Simulation:
     return sim
 
 
-def by_words(sim: Simulation, handle: Callable[[Block], Any]) -> Callable[..., Any]:
+def remote_handler(sim: Simulation, handle: Callable[[Block], Any]) -> Callable[..., Any]:
     """`handle` for blocks that come as the words they are made from: phase, index, n_requests, start."""
 
     def serve(phase: str, index: int, n_requests: int, start: float) -> Any:
@@ -87,5 +87,5 @@ def _seated(sim: Simulation, alias: str, folder: Path) -> Scorer:
         load_file(file, module)
     except (OSError, ValueError) as error:
         raise UserError(f"{file}, which the run has just written, cannot be read here: {error}") from error
-    calibrator = load_calibrator(calibrator_file(file)) if spec.has_map else None
+    calibrator = load_calibrator(calibrator_file(file)) if spec.has_calibrator else None
     return served_scorer(name, spec, view, module, calibrator)

@@ -19,13 +19,13 @@ def write_report(
 ) -> Path:
     """Draw the figures; write report.html and figures/*.svg into the folder, or the page alone to `out`."""
     from cascade_sim.analysis.report.page import draw_all, render
-    from cascade_sim.scenario.diff import arm_changes
     from cascade_sim.storage.files import below, folder_inside, refuse_other, storage_errors, write_file
 
     if out is None:
         folder_inside(folder, "figures")  # before anything is drawn
     else:
         refuse_other(out, "report of cascade_sim", MARK)
+    metrics = with_arm_changes(metrics, scenario_text)
     figures = draw_all(metrics)
     page = out or below(folder, "report.html")
     with storage_errors(page):
@@ -33,6 +33,12 @@ def write_report(
     if out is None:
         for name, svg in figures.items():
             write_file(folder_inside(folder, "figures") / f"{name}.svg", svg.encode())
-    changes = arm_changes(scenario_text, str(metrics["baseline"]))
-    write_file(page, render(metrics, manifest, scenario_text, figures, changes).encode())
+    write_file(page, render(metrics, manifest, scenario_text, figures).encode())
     return page
+
+
+def with_arm_changes(metrics: Mapping[str, Any], scenario_text: str) -> dict[str, Any]:
+    """The metrics with what each arm does otherwise than the baseline: texts are about that."""
+    from cascade_sim.scenario.diff import arm_changes
+
+    return {**metrics, "arm_changes": arm_changes(scenario_text, str(metrics["baseline"]))}

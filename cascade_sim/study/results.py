@@ -75,7 +75,7 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
             "corpus_requests": evaluation.n_detail,
             "quality_requests": getattr(evaluation, "n_quality", evaluation.n_detail),
         },
-        "attribution": attribution_table(details, resamples, seed) if details else {},
+        "attribution": attribution_table(details, baseline, resamples, seed) if details else {},
         "funnel": {name: _funnel(evaluation, name) for name in evaluation.arms},
         "models": evaluation.model_quality.metrics(QUALITY_RESAMPLES, seed),
         "curves": evaluation.model_quality.curves(),
@@ -103,8 +103,8 @@ def references(evaluation: Evaluation) -> dict[str, str]:
         pairs = zip(arms[name].sections, base.sections, strict=True)
         knowing = [
             stage.replace("_", "-")
-            for (stage, own), (_, today) in pairs
-            if own.model == "truth" != today.model
+            for (stage, own), (_, current) in pairs
+            if own.model == "truth" != current.model
         ]
         if knowing:
             told[name] = f"knows the true CTR in {' and '.join(knowing)}, which no model does"

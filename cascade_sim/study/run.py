@@ -24,12 +24,12 @@ from cascade_sim.scenario.plugins import (
     attribute_late_code,
     code_changed_since,
     named_files_digest,
-    own_code_of,
     refuse_registered,
     require_options,
+    user_code_of,
 )
 from cascade_sim.scenario.schema import Scenario
-from cascade_sim.storage import own_code
+from cascade_sim.storage import user_code
 from cascade_sim.storage.code_version import source_digest
 from cascade_sim.storage.environment import stack
 from cascade_sim.storage.files import below
@@ -37,13 +37,13 @@ from cascade_sim.storage.folder import (
     CHECKPOINTS,
     LATE_CODE,
     METRICS,
-    OWN_CODE,
+    USER_CODE,
     RunFolder,
     is_same_run,
     open_run,
     read_manifest,
 )
-from cascade_sim.study.report import write_report
+from cascade_sim.study.report import with_arm_changes, write_report
 from cascade_sim.version import SEMANTICS, __version__
 
 CRITICAL_BID_REQUESTS = 200  # the first of the evaluation, in every arm
@@ -71,7 +71,7 @@ def run_study(
     machines, all must see `out`, and all leave the same bytes there.
     """
     with loading():
-        from cascade_sim.market.dry_run import rehearse
+        from cascade_sim.market.dry_run import dry_run
 
     workers, is_far = context.workers, context.engine.is_far
     if seeds > 1:
@@ -79,7 +79,11 @@ def run_study(
     refuse_worlds(scenario, seeds)
     require_memory(scenario, *((workers, 1) if seeds == 1 else (1, 1 if is_far else min(seeds, workers))))
     require_options(scenario, context.home)
-    rehearse(scenario, context.home, seeds)
+    dry_run(scenario, context.home, seeds)
+    with loading():  # after torch: what lacks memory first should be what says so
+        from cascade_sim.logs.audit.reproduction import require_reproduced
+
+    require_reproduced(scenario, context.home)
     with context.engine as engine:
         placed = replace(context, out=engine.place(context.out))
         return _run_study(scenario, placed, seeds, resume, overwrite, show)
@@ -90,7 +94,7 @@ def _run_study(
 ) -> dict[str, Any]:
     """The study by an engine that is open."""
     out, home = context.out, context.home
-    manifest, before = _manifest(scenario, context.device, context.workers, seeds, home), own_code.loaded()
+    manifest, before = _manifest(scenario, context.device, context.workers, seeds, home), user_code.loaded()
     taken = (
         RunFolder.resume(out, manifest)
         if resume
@@ -100,7 +104,7 @@ def _run_study(
         if resume and folder.is_complete():
             metrics = open_run(out).metrics
             if show:
-                _print_summary(metrics, out, 0.0)
+                _print_summary(metrics, out, dump_scenario(scenario), 0.0)
             return metrics
         context.engine.require_folder(out)
         folder.write_manifest(manifest)  # first: it marks the folder as a run
@@ -120,7 +124,7 @@ def _run_study(
     for words in out_of_published_range(metrics):
         warnings.warn(words, Notice, stacklevel=2)
     if show:
-        _print_summary(metrics, out, time.perf_counter() - started)
+        _print_summary(metrics, out, dump_scenario(scenario), time.perf_counter() - started)
     return metrics
 
 
@@ -146,7 +150,7 @@ def run_seed(scenario: Scenario, context: RunContext, teacher: Scenario | None =
         metrics = collect(evaluation)
     metrics["training"] = prepared.training_section()
     metrics["bids"] = bid_figures(sim.world.init_bid)
-    metrics |= evaluation.evidence()
+    metrics |= evaluation.replay_facts()
     metrics["critical_bids"] = critical_bid_section(sim, evaluation.arms, CRITICAL_BID_REQUESTS, progress)
     if scenario.what_if:
         from cascade_sim.counterfactual.whatif import what_if_section
@@ -237,13 +241,13 @@ def run_world(
     replaced. `logged_by`: a scenario, resolved, whose cascade writes the log that the models learn from.
     """
     with loading():
-        from cascade_sim.market.dry_run import rehearse
+        from cascade_sim.market.dry_run import dry_run
 
     require_memory(scenario)
     require_options(scenario, home)
-    rehearse(scenario, home)
+    dry_run(scenario, home)
     manifest, teacher = _world_manifest(scenario, device, home, logged_by)
-    before = own_code.loaded()
+    before = user_code.loaded()
     with RunFolder.resume(out, manifest) if is_same_run(out, manifest) else RunFolder.create(out) as folder:
         if folder.is_complete():
             return open_run(out).metrics
@@ -304,7 +308,7 @@ def _manifest(
     scenario: Scenario, device: str, workers: int, seeds: int = 1, home: Path = Path(".")
 ) -> dict[str, Any]:
     """What a reader needs to repeat the run; everything that may differ between machines is here."""
-    code = own_code_of(scenario, home)
+    code = user_code_of(scenario, home)
     return {
         "name": scenario.name,
         "seed": scenario.seed,
@@ -313,7 +317,7 @@ def _manifest(
         "scenario_hash": scenario_hash(scenario),
         "code": source_digest(),
         "files": named_files_digest(scenario, home),
-        **({OWN_CODE: code} if code else {}),
+        **({USER_CODE: code} if code else {}),
         "device": device,
         "workers": workers,
         "seeds": seeds,
@@ -335,31 +339,32 @@ def _with_late_code(
 
     UserError if a class or what it imports was edited meanwhile: nobody could say which of it made what.
     """
-    known = manifest.get(OWN_CODE) or {}
+    known = manifest.get(USER_CODE) or {}
     left = [read_manifest(world) for world in worlds]
     changed = code_changed_since(known, scenario, home)
     for world in left:
-        code = world.get(OWN_CODE) or {}
+        code = world.get(USER_CODE) or {}
         changed += [name for name in {**known, **code} if known.get(name) != code.get(name)]
     if changed:
         raise UserError(
             f"{', '.join(dict.fromkeys(changed))}: edited while the run was under way, so it is not of one "
             "piece; run again, without --resume"
         )
-    late = own_code.late(known, before)
+    late = user_code.late(known, before)
     for world in left:
         late |= world.get(LATE_CODE) or {}
     attribute_late_code(scenario, home, late)
     return {**manifest, LATE_CODE: late} if late else manifest
 
 
-def _print_summary(metrics: dict[str, Any], out: Path, seconds: float) -> None:
+def _print_summary(metrics: dict[str, Any], out: Path, scenario_text: str, seconds: float) -> None:
     import sys
 
     from cascade_sim.analysis.report.sections.whatif import what_if_lines
     from cascade_sim.analysis.report.terminal import terminal_summary
 
     width = terminal_width()
+    metrics = with_arm_changes(metrics, scenario_text)
     echo(terminal_summary(metrics, color=sys.stdout.isatty(), width=width))
     for line in what_if_lines(metrics, width):
         echo(line)

@@ -7,18 +7,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from cascade_sim.agents.conversions import DelayMixture
+from cascade_sim.auction import Rounding
 from cascade_sim.cascade.bids import Rates, learned_rates
 from cascade_sim.cascade.fusion import named_fusion
 from cascade_sim.cascade.retrievers.custom import find_retriever
-from cascade_sim.cascade.retrievers.routes import MergedRoutes, Quota
+from cascade_sim.cascade.retrievers.routes import MergedRoutes, Quota, brought_by
 from cascade_sim.cascade.retrievers.similarity import Retriever
 from cascade_sim.cascade.scorers import ConstantScorer, ModelScorer, RandomScorer, Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Retrieve, Stage, serve
 from cascade_sim.engines import Engine
 from cascade_sim.environments.build import environment_of
+from cascade_sim.logs.audit.reproduction import require_reproduced
 from cascade_sim.models.features import FeatureView
 from cascade_sim.scenario.memory import require_memory
 from cascade_sim.scenario.schema import (
@@ -46,7 +49,10 @@ class Simulation:
         home: Path = Path("."),
         engine: Engine | None = None,
         device: torch.device | None = None,
+        *,
+        is_part: bool = False,
     ):
+        """`is_part`: of a run whose log, where it has one, was looked at already."""
         require_memory(scenario, workers)  # every command that makes a world comes through here
         # One thread: sums of floats would otherwise depend on how many cores there are.
         torch.set_num_threads(1)
@@ -57,6 +63,7 @@ class Simulation:
         self._retrievers: dict[str, Retriever] = {}  # by what they look at
         self.find_retriever: Callable[[str], type[Any]] = partial(find_retriever, home=home)
         self.environment = environment_of(scenario, seed, workers, home, engine)
+        self.environment.reproduced = None if is_part else require_reproduced(scenario, home)
         self.world, self.platform = self.environment.world, self.environment.platform
         self.arrivals = self.environment.arrivals
         self.scorers.update(self.environment.scorers)
@@ -151,6 +158,7 @@ class Simulation:
             reserve_cpc=spec.auction.reserve_cpc,
             score_floor=spec.auction.score_floor,
             parameters=spec.auction.parameters,
+            rounding=Rounding(spec.auction.rounding, spec.auction.rounding_how, spec.auction.increment),
             bid_rule=spec.bidding.rule,
             bid_range=spec.bidding.range,
             charging=spec.auction.charging,
@@ -159,3 +167,7 @@ class Simulation:
 
     def serve(self, block: Block, arm: Arm) -> Decision:
         return serve(block, arm, self.platform)
+
+    def brought_by(self, block: Block, arm: Arm, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """Whether each route of an arm brings these ads.  [R, m] -> {route: [R, m]}, {} without routes"""
+        return brought_by(arm.retrieval.retriever, block, ids, self.platform.lives)

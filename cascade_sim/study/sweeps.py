@@ -16,8 +16,9 @@ the same scenario and made by the same code is taken as it is, so that a stopped
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,25 @@ from cascade_sim.analysis.report.sections.sweep import NEITHER, known_measures
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
 from cascade_sim.analysis.statistics.moves import paired_change
 from cascade_sim.context import RunContext
+from cascade_sim.environments.statement import Statement
 from cascade_sim.foundation.errors import ScenarioError, UserError, did_you_mean, unknown_name
 from cascade_sim.foundation.workers import Job
+from cascade_sim.logs.audit.reproduction import require_reproduced
 from cascade_sim.regression.blocks import METRICS as IN_BLOCKS
 from cascade_sim.regression.blocks import read_blocks
 from cascade_sim.scenario.assignments import key_and_value, split_values
 from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash, shipped_variants
-from cascade_sim.scenario.plugins import refuse_registered, require_options
+from cascade_sim.scenario.overrides import Point, Refused, checked_points, parse_points, refuse
+from cascade_sim.scenario.plugins import refuse_registered, require_options, shipped_file
 from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.scenario.yaml import Document, KeyPath, Mark, Problem, parse
 from cascade_sim.storage.files import below, read_file
 
 MAX_CELLS = 1000
 MARKET = "market."
+UNSET = "unset"  # of a key that the scenario alone does not have
+FIXED_AT_A_TIME = 50  # cells that are served together by the models of the reference
+SERVED = ("cascade", "fusions", "auction", "bidding", "arms", "report", "market", "what_if", "off_policy")
 Metrics = dict[str, Any]
 
 
@@ -110,6 +117,65 @@ def load_grid(path: Path, axes: Sequence[Axis], overrides: Sequence[str] = ()) -
     return cells
 
 
+def with_reference(
+    path: Path, axes: Sequence[Axis], cells: Sequence[Cell], overrides: Sequence[str] = ()
+) -> tuple[list[Axis], list[Cell]]:
+    """The grid with the scenario's own setting as its first cell: moved there, or added.
+
+    Of a scenario that is not valid without the values of the axes, the first cell stays.
+    """
+    try:
+        own = load_scenario(path, overrides)
+    except ScenarioError:
+        return list(axes), list(cells)
+    digest = scenario_hash(own)
+    same = next((cell for cell in cells if scenario_hash(cell.scenario) == digest), None)
+    if same is not None:
+        return list(axes), [same, *(cell for cell in cells if cell is not same)]
+    settings = {axis.path: _own_text(path, axis, own, overrides) for axis in axes}
+    short = _short_names([axis.path for axis in axes])
+    name = ", ".join(f"{short[key]}={text}" for key, text in settings.items())
+    grown = [Axis(a.path, tuple(dict.fromkeys((settings[a.path], *a.values)))) for a in axes]
+    return grown, [Cell(name, settings, own), *cells]
+
+
+def _own_text(path: Path, axis: Axis, own: Scenario, overrides: Sequence[str]) -> str:
+    """What a scenario alone has for the key of an axis: as the axis writes it, else as the scenario does."""
+    for text in axis.values:
+        try:
+            changed = load_scenario(path, (*overrides, f"{axis.path}={text}"))
+        except ScenarioError:
+            continue
+        if scenario_hash(changed) == scenario_hash(own):
+            return text
+    value: Any = scenario_data(own)
+    for step in axis.path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    if value is None:
+        return UNSET
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def fixed_points(cells: Sequence[Cell], arm: str | None) -> list[Point]:
+    """The cells but the first as changes of the first one's arm, as a what-if takes them.
+
+    UserError for what is settled before serving: the models of the first cell cannot answer for that.
+    """
+    scenario = cells[0].scenario
+    name = arm or scenario.report.baseline
+    points = []
+    for cell in cells[1:]:
+        words = [f"{key}={text}" for key, text in cell.settings.items() if text != UNSET]
+        try:
+            (point,) = parse_points(words, scenario, name)
+            checked_points([point], scenario, name, Path("."))
+        except Refused as reason:
+            error = refuse(reason, words, "--over ")
+            raise UserError(f"{error} (--fixed-models serves, and trains nothing again)") from None
+        points.append(point)
+    return points
+
+
 def _short_names(paths: Sequence[str]) -> dict[str, str]:
     """The shortest end of each path that no other path has."""
     short = {}
@@ -137,7 +203,7 @@ def load_variants(path: Path, overrides: Sequence[str] = ()) -> list[Cell]:
     """
     shipped = shipped_variants()
     if not path.exists():
-        path = shipped.get(str(path), path)
+        path = shipped.get(str(path), shipped_file(path) or path)
     try:
         document = parse(read_file(path, follows=True).decode("utf-8"))
     except FileNotFoundError:
@@ -244,6 +310,7 @@ def run_worlds(
         refuse_worlds(cell.scenario, seeds)
         refuse_registered(cell.scenario)
         require_options(cell.scenario, context.home)
+        require_reproduced(cell.scenario, context.home)
     worlds = {
         (cell.name, i): cell.scenario.model_copy(update={"seed": cell.scenario.seed + i})
         for cell in cells
@@ -272,14 +339,29 @@ def folder_name(variant: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in variant.lower()).strip("-")
 
 
-def check_sweep(cells: Sequence[Cell], arm: str | None, measures: Sequence[str]) -> None:
+def check_sweep(
+    cells: Sequence[Cell],
+    arm: str | None,
+    measures: Sequence[str],
+    *,
+    retrain: bool = False,
+    fixed_models: bool = False,
+) -> None:
     """Whether every cell has the arm and can be measured so; UserError before any work starts."""
+    if retrain and fixed_models:
+        raise UserError("--retrain and --fixed-models: models learn again, or they do not; give one of them")
     for cell in cells:
         arms = resolved_arms(cell.scenario)
         if arm is not None and arm not in arms:
             raise UserError(f"--arm: {unknown_name('arm', arm, arms)} (in the cell {cell.name})")
     known = known_measures(has_market=all(cell.scenario.market is not None for cell in cells))
+    if fixed_models:
+        fixed_points(cells, arm)
     for measure in measures:
+        if fixed_models and measure.startswith(MARKET):
+            raise UserError(
+                f"measure {measure!r}: --fixed-models serves the evaluation again, and no days of a market"
+            )
         if measure in NEITHER:
             raise UserError(f"measure {measure!r} has no better end, so no cell is better by it than another")
         if measure not in known:
@@ -300,24 +382,36 @@ def run_sweep(
     seeds: int,
     retrain: bool = False,
     keep_logs: bool = False,
+    fixed_models: bool = False,
 ) -> dict[str, Any]:
     """What tables, figure and page of a sweep are made from, as plain data.
 
-    The models of all cells learn from the log of the first one's cascade, so that a parameter of the auction
-    is not mixed with the seed variance of another training; with `retrain` each cell's learn from its own.
+    The first cell is the reference. The models of all cells learn from the log of its cascade, so that a
+    parameter of the auction is not mixed with the seed variance of another training; with `retrain` each
+    cell's learn from its own. With `fixed_models` only the reference is run; the others are what-ifs of it.
     """
     folders = {cell.name: cell_folder(context.out, cell) for cell in cells}
-    first, measured = cells[0], {}
-    logged_by = None if retrain else first
-    done = run_worlds(cells, folders, "cells", context, seeds=seeds, keep_logs=keep_logs, logged_by=logged_by)
+    first = cells[0]
+    if fixed_models:
+        done, stated = _serve_fixed(cells, folders[first.name], context, arm, seeds, keep_logs)
+    else:
+        logged_by = None if retrain else first
+        made = run_worlds(
+            cells, folders, "cells", context, seeds=seeds, keep_logs=keep_logs, logged_by=logged_by
+        )
+        done = {name: [_flat(world, arm) for world in worlds] for name, worlds in made.items()}
+        stated = replace(sweep_statement(cells, retrain), facts=made[first.name][0].get("replay"))
+    measured = {}
     for cell in cells:
-        own, base = ([_flat(world, arm) for world in done[name]] for name in (cell.name, first.name))
+        own, base = done[cell.name], done[first.name]
         entries = {name: _entry(name, own, base, is_first=cell is first) for name in own[0]}
-        if seeds == 1 and cell is not first:
+        if seeds == 1 and cell is not first and not fixed_models:
             _add_paired(entries, _blocks(folders, cell, arm), _blocks(folders, first, arm))
         measured[cell.name] = entries
-    start = cells[0].scenario
+    start = first.scenario
+    replay_facts = stated.facts or {}
     return {
+        **({"replay": {"reproduced": replay_facts["reproduced"]}} if "reproduced" in replay_facts else {}),
         "name": start.name,
         "arm": arm or start.report.baseline,
         "axes": [{"path": axis.path, "values": list(axis.values)} for axis in axes],
@@ -326,7 +420,85 @@ def run_sweep(
         "cells": [
             {"name": cell.name, "settings": cell.settings, "measures": measured[cell.name]} for cell in cells
         ],
+        "reference": first.name,
+        "held_fixed": list(stated.held_fixed or ()),
+        "learned_again": list(stated.learned_again),
     }
+
+
+def sweep_statement(cells: Sequence[Cell], retrain: bool) -> Statement:
+    """What the cells of a sweep share with the first, and what their models learned again."""
+    first, others = cells[0], cells[1:]
+    data = {cell.name: scenario_data(cell.scenario) for cell in cells}
+    own = data[first.name]
+
+    def differs(cell: Cell, keys: Iterable[str]) -> bool:
+        return any(data[cell.name].get(key) != own.get(key) for key in keys)
+
+    traffic = [cell for cell in others if differs(cell, ("world", "traffic"))]
+    held = ["the requests, and the draws of users and clicks"]
+    if traffic:
+        held = [f"{held[0]}, but in {_some(traffic, cells)}: another world or other traffic"]
+    if not first.scenario.models or not first.scenario.world.has("training"):
+        return Statement((*held, "models: none is trained"), learned_again=("nothing",))
+    if retrain:
+        of_own = "the models of every cell, from the log of its own cascade, as `run --set` does"
+        return Statement(tuple(held), learned_again=(of_own,))
+    from cascade_sim.study.prepare import is_logged_alike, logging_scenario
+
+    alone = [
+        cell
+        for cell in others
+        if not is_logged_alike(data[cell.name], own) and logging_scenario(cell.scenario, own) is None
+    ]
+    again = [c for c in others if c not in alone and differs(c, {*own, *data[c.name]} - {*SERVED, "name"})]
+    held.append(f"the cascade that writes the log which models learn from: that of {first.name}")
+    learned = []
+    if again:
+        learned.append(
+            f"the models of {_some(again, cells)}, whose world, traffic, phases or models differ, from a log "
+            f"that the cascade of {first.name} writes there"
+        )
+    if alone:
+        learned.append(f"the models of {_some(alone, cells)}, from the log of its own cascade")
+    if any(cell.scenario.market and cell.scenario.market.training for cell in cells):
+        learned.append("in the days of a market each cell's models, from what they show")
+    if not learned:
+        return Statement(tuple(held))
+    return Statement(tuple(held), learned_again=tuple(learned))
+
+
+def _some(some: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    """How many of the cells, or which one."""
+    return some[0].name if len(some) == 1 else f"{len(some)} of {len(cells)} cells"
+
+
+def _serve_fixed(
+    cells: Sequence[Cell], folder: Path, context: RunContext, arm: str | None, seeds: int, keep_logs: bool
+) -> tuple[dict[str, list[Metrics]], Statement]:
+    """{cell: its measures in each world}, the models of the first cell serving all of them."""
+    from cascade_sim.counterfactual.whatif import Question, Setting, ask_run
+    from cascade_sim.diagnostics.reopen import reopen
+
+    first, points = cells[0], fixed_points(cells, arm)
+    run_worlds([first], {first.name: folder}, "reference", context, seeds=seeds, keep_logs=keep_logs)
+    done: dict[str, list[Metrics]] = {cell.name: [] for cell in cells}
+    held: list[str] = []
+    for i in range(seeds):
+        world = below(folder, f"seed-{first.scenario.seed + i}")
+        opened = reopen(world, trust=True)  # as it was run here
+        where = Setting(opened, world, arm or first.scenario.report.baseline)
+        for start in range(0, len(points), FIXED_AT_A_TIME):
+            asked = Question(tuple(points[start : start + FIXED_AT_A_TIME]))
+            answer = ask_run(where, asked, context.progress)
+            held = answer["held_fixed"]
+            if start == 0:
+                done[first.name].append(answer["current"]["metrics"])
+            for cell, point in zip(cells[1 + start :], answer["points"], strict=False):
+                done[cell.name].append(point["metrics"])
+        if not points:
+            done[first.name].append(_flat(opened.run.metrics, arm))
+    return done, Statement(tuple(held), facts=opened.run.metrics.get("replay"))
 
 
 def write_sweep(findings: dict[str, Any], folder: Path, across: str, up: str) -> list[Path]:
@@ -355,12 +527,17 @@ def _flat(metrics: Metrics, arm: str | None) -> dict[str, Metrics]:
 
 
 def _entry(name: str, own: list[Metrics], base: list[Metrics], is_first: bool) -> Metrics:
-    """The measure over worlds, and its lift over the first cell, world by world."""
+    """The measure over worlds, and its lift over the first cell, world by world.
+
+    The lift of one world has an interval where the measure came with one.
+    """
     if len(own) == 1:
         entry = {key: own[0][name].get(key) for key in ("value", "low", "high")}
     else:
         entry = seed_spread([_value(world, name) for world in own])
-    if not is_first:
+    if not is_first and len(own) == 1 and own[0][name].get("difference") is not None:
+        entry["lift"] = {key: (own[0][name].get("lift") or {}).get(key) for key in ("value", "low", "high")}
+    elif not is_first:
         entry["lift"] = seed_spread(
             [_lift(_value(a, name), _value(b, name)) for a, b in zip(own, base, strict=True)]
         )

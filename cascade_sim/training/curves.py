@@ -1,8 +1,8 @@
 """The line of a training: how loss, log loss and GAUC moved while a model learned.
 
-    watch = watch_for(spec, view, part, slots)
-    train(…, TrainingPlan(…, watch=watch))
-    line_of(watch)    # as it is kept beside the weights, and in metrics.json
+    monitor = monitor_for(spec, view, part, slots)
+    train(…, TrainingPlan(…, monitor=monitor))
+    learning_curve_of(monitor)    # as it is kept beside the weights, and in metrics.json
 
 A model is watched on pages that it does not learn from (`validation` of its section), or on some of those
 that it learns from.
@@ -21,7 +21,7 @@ from cascade_sim.foundation import random as draws
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, slot_predictions
 from cascade_sim.models.slot_effects import SlotEffects
-from cascade_sim.models.training import POINTS, Impressions, Lists, Watch
+from cascade_sim.models.training import POINTS, Impressions, Lists, TrainingMonitor
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.training.modules import KINDS
 
@@ -54,29 +54,29 @@ def watched(train: Samples, held_out: Samples, spec: ModelSpec, seed: int) -> Sa
     return whole if share >= 1 else kept(whole, draws.uniform(seed, "watched", _requests(whole)) < share)
 
 
-def watch_for(
+def monitor_for(
     spec: ModelSpec, view: FeatureView, part: Samples, slots: SlotEffects | None, by_sample: bool
-) -> Watch:
+) -> TrainingMonitor:
     """Watches a net of a section's objective; `by_sample`: one that learns from single impressions."""
     is_own = spec.kind not in KINDS
     if isinstance(part, Lists):
-        return Watch(part, is_of_own_class=is_own)
+        return TrainingMonitor(part, is_of_own_class=is_own)
     look = partial(_measured, spec=spec, view=view, pages=part, slots=slots)
-    return Watch(part.shown if by_sample else part, look, is_of_own_class=is_own)
+    return TrainingMonitor(part.shown if by_sample else part, look, is_of_own_class=is_own)
 
 
-def line_of(watch: Watch) -> dict[str, Any]:
-    """What a watch saw, as JSON; {} if nothing."""
-    if not watch.steps:
+def learning_curve_of(monitor: TrainingMonitor) -> dict[str, Any]:
+    """Learning curve of a monitored training, as JSON; {} if there is none."""
+    if not monitor.steps:
         return {}
-    names = list(watch.measures[-1])
+    names = list(monitor.measures[-1])
     return {
-        "samples": int(watch.part.arrays()["ads"].size),
-        "steps": watch.steps,
-        "loss": watch.loss,
-        "part_loss": [_finite(float(np.mean(losses))) for losses in watch.by_group],
-        **{name: [_finite(measures.get(name)) for measures in watch.measures] for name in names},
-        "descent": descent(watch.steps, watch.by_group),
+        "samples": int(monitor.part.arrays()["ads"].size),
+        "steps": monitor.steps,
+        "loss": monitor.loss,
+        "part_loss": [_finite(float(np.mean(losses))) for losses in monitor.by_group],
+        **{name: [_finite(measures.get(name)) for measures in monitor.measures] for name in names},
+        "descent": descent(monitor.steps, monitor.by_group),
     }
 
 

@@ -22,7 +22,7 @@ from cascade_sim.models.training import Lists, TrainingPlan, list_scores, train
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.storage.model_store import ModelStore, content_key
-from cascade_sim.training.curves import line_of, watch_for
+from cascade_sim.training.curves import learning_curve_of, monitor_for
 from cascade_sim.training.modules import KINDS
 
 # Of a calibrator with a net of its own: the part held out is small, and soon learnt by heart.
@@ -63,7 +63,7 @@ def fit(
     """Train a net in place by the recipe of its section; on pages, for its objective, whose heads it has.
 
     `calibrator`: what one that is trained in the same batches goes on from, if not from the sigmoid. `part`:
-    what the training is watched on (`training.watch`). UserError, which begins with `what`, if a loss is not
+    validation samples of the training. UserError, which begins with `what`, if a loss is not
     finite or the user's own class fails.
     """
     joint = None
@@ -77,7 +77,7 @@ def fit(
     # Single impressions with known slots have a loss of their own, which is faster.
     by_sample = isinstance(data, ClickedPages) and spec.learns_by_sample and slots is None
     if part is not None and len(part.users):
-        plan = replace(plan, watch=watch_for(spec, view, part, slots, by_sample))
+        plan = replace(plan, monitor=monitor_for(spec, view, part, slots, by_sample))
     with errors_of(what, spec.kind) if is_own else nullcontext():
         try:
             if isinstance(data, Lists):
@@ -93,7 +93,7 @@ def fit(
                 )  # fmt: skip
         except ValueError as error:
             raise UserError(str(error) if is_own else f"{what}: {error}") from error
-    line = {} if plan.watch is None else line_of(plan.watch)
+    line = {} if plan.monitor is None else learning_curve_of(plan.monitor)
     return Fitted(line if slots is None else {**line, "slot_effects": slots.effects().tolist()}, joint)
 
 

@@ -1,7 +1,7 @@
 """Several models trained at once, each by a process of its own, before the world's process asks for them.
 
 Models know nothing of each other once their data are there. Where there are several workers, and enough to
-learn for a process to be worth its start, the models that no store has are parted into jobs of the run's
+learn for a process to be worth its start, the models that no store has are partitioned into jobs of the run's
 engine. A job is given its data in files of the run's folder, trains as the world's process would, to the same
 bytes, and leaves the weights there under their content key. Whatever it does not leave is trained as usual.
 """
@@ -65,7 +65,7 @@ class DataSplit:
     watched: Samples  # of those held out or, without any, of those it trains on
 
 
-def parted(data: Samples, spec: ModelSpec, seed: int) -> DataSplit:
+def partitioned(data: Samples, spec: ModelSpec, seed: int) -> DataSplit:
     """Parts by request. What is held out of one model is held out of all with the same share."""
     apart = is_held_out(data, spec.validation, seed)
     train, held_out = (kept(data, ~apart) if spec.validation else data), kept(data, apart)
@@ -165,7 +165,7 @@ def train_job(
             view, whole = _view(load_state(model["view"])), _samples(load_state(model["data"]))
             module = build_module(alias, spec, view, seed)
             task = Task(alias, spec, view, seed, module, whole, model["world_seed"], model["key"])
-            fitted = fit_module(task, parted(whole, spec, task.world_seed), torch.device(device))
+            fitted = fit_module(task, partitioned(whole, spec, task.world_seed), torch.device(device))
             save_trained(ModelStore(model["data"].parent), task.key, module, fitted, {"model": alias})
 
 

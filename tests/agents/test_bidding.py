@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio, number, one_of
+from cascade_sim.agents.bidding import Bidder, Feedback, MarketTime, Portfolio, number, one_of
 
 PORTFOLIO = Portfolio(
     value=np.array([1.0, 2.0, 6.0]),
@@ -11,7 +11,7 @@ PORTFOLIO = Portfolio(
     mean_pcvr=np.array([0.1, 0.1, 0.1]),
     budget_micros=np.array([5, 0, 7], dtype=np.int64),
 )
-NOON = Moment(43200.0, 0, 0.5, 0.5)
+NOON = MarketTime(43200.0, 0, 0.5, 0.5)
 
 
 class Counting(Bidder):
@@ -21,7 +21,7 @@ class Counting(Bidder):
         super().__init__(portfolio)
         self.seen, self.n = np.zeros(3), np.array(0)
 
-    def observe(self, feedback, moment):
+    def observe(self, feedback, now):
         self.seen, self.n = self.seen + feedback.clicks, self.n + 1
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import Feedback, MarketTime, Portfolio
 from cascade_sim.agents.day_plan import FASTEST, HORIZON, DayBidder
 
 BUDGET = 1_000_000
@@ -21,7 +21,7 @@ def news(spend, today=0, clicks=1):
 
 
 def at(elapsed, day=0):
-    return Moment((day + elapsed) * 86400.0, day, elapsed, elapsed)
+    return MarketTime((day + elapsed) * 86400.0, day, elapsed, elapsed)
 
 
 def test_an_advertiser_on_plan_is_asked_for_its_share_of_the_traffic():

@@ -52,6 +52,7 @@ CUTS = {
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS.keys())
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES.keys())
+@pytest.mark.few(4)
 def test_cutting_time_into_windows_does_not_change_a_bit(profile, cut):
     who = sessions(profile)
     whole, end = in_windows(who, [0.0, 3600.0])

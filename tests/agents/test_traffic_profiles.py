@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -14,6 +14,7 @@ from cascade_sim.agents.traffic_profiles import (
     expected_share,
     hourly,
 )
+from effort import examples
 from places import SCENARIOS
 
 AVITO = SCENARIOS / "data" / "avito_week.csv"
@@ -73,7 +74,7 @@ def test_after_a_pause_the_first_request_comes_when_the_pause_ends():
     st.floats(1e-3, 1e5),
     st.floats(0, 1e3),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_neither_lambda_nor_its_inverse_ever_falls(rates, step, periods):
     profile = Profile(np.array(rates), step)
     for f, edges in ((profile.cumulative, profile._knots), (profile.inverse, profile._levels)):
@@ -247,6 +248,7 @@ def test_traffic_may_begin_at_any_time():
 
 @EVERY_PROFILE
 @pytest.mark.parametrize("block", [1, 7, 512])
+@pytest.mark.few(4)
 def test_cutting_into_blocks_does_not_change_a_bit(profile, block):
     gaps = np.random.default_rng(3).exponential(size=3000)
     whole, _ = arrivals(gaps, profile)

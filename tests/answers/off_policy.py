@@ -36,13 +36,13 @@ def target(log, truth, rows, changes):
 
 
 def launch_row(value, low, high, truth, **more):
-    """Of an estimator of launches: no weights, but a bias bound, a kernel, and today's values."""
+    """Of an estimator of launches: no weights, but a bias bound, a kernel, and the current values."""
     return {
         **row(value, low, high, truth, **more),
         "mean_weight": None,
         "clipped_mass": None,
         "bias": 0.002,
-        "today": {"value": 0.30, "low": 0.29, "high": 0.31},
+        "current": {"value": 0.30, "low": 0.29, "high": 0.31},
         "lift": {"value": -0.02, "low": -0.05, "high": 0.01},
         "lift_bias": 0.006,
         "lift_verdict": "ok",
@@ -86,7 +86,7 @@ def make_off_policy():
         "direct_method": direct,
     }
     part = {
-        "arm": "today",
+        "arm": "production",
         "clip": 10.0,
         "parameters": {"requests": 20000, "centres": {"reserve_cpc": 0.7}, "sigmas": {"reserve_cpc": 0.3}},
         "slates": {"requests": 20000, "depth": 6, "temperature": 0.7},

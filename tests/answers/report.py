@@ -42,10 +42,16 @@ BASE = {
     "cpc_bias": 0.038,
     "revenue_pcoc": 1.11,
     "payment_error_vs_oracle": 0.44,
-    "welfare": 0.71,
+    "welfare_efficiency": 0.71,
     "revenue_vs_oracle": 0.83,
 }
-LIFTED_BY_RPM = {"rpm", "expected_rpm", "revenue_per_request", "expected_revenue_per_request", "welfare"}
+LIFTED_BY_RPM = {
+    "rpm",
+    "expected_rpm",
+    "revenue_per_request",
+    "expected_revenue_per_request",
+    "welfare_efficiency",
+}
 SEES_CLICKS = {"ctr", "rpm", "revenue_per_request"}
 SCENARIO_TEXT = """\
 name: ads
@@ -251,7 +257,7 @@ def make_manifest() -> dict[str, Any]:
         **{key: value for key, value in make_metrics().items() if key in shared},
         "packages": {"numpy": "2.1.3", "torch": "2.13.0", "python": "3.12.4"},
         "started": "2025-01-31T12:00:00Z",
-        "seconds": {"bootstrap": 3.1, "log": 16.42, "train": 61.0, "shadow": 2.2, "evaluate": 11.9},
+        "seconds": {"cold_start": 3.1, "log": 16.42, "train": 61.0, "shadow": 2.2, "evaluate": 11.9},
         "requests_per_second": 15873.2,
         "status": "complete",
     }

@@ -8,12 +8,12 @@ from typing import Any
 REVENUE = "expected_revenue_per_request"
 
 
-def entry(value: float, today: float | None = None, half: float = 0.01) -> dict[str, Any]:
+def entry(value: float, current: float | None = None, half: float = 0.01) -> dict[str, Any]:
     found = {"value": value, "low": value - half, "high": value + half}
-    if today is not None:
-        gap = value - today
+    if current is not None:
+        gap = value - current
         found["difference"] = {"value": gap, "low": gap - half / 10, "high": gap + half / 10}
-        lift = value / today - 1
+        lift = value / current - 1
         found["lift"] = {"value": lift, "low": lift - half, "high": lift + half}
     return found
 
@@ -21,10 +21,10 @@ def entry(value: float, today: float | None = None, half: float = 0.01) -> dict[
 def answer(
     *values: tuple[Any, float],
     parameter: str = "auction.reserve_cpc",
-    today: Any = 0.4,
+    current: Any = 0.4,
     worths: tuple[float | None, float | None] = (310.0, 62.0),
 ) -> dict[str, Any]:
-    """Revenue 1.0 today; each value is (setting, revenue)."""
+    """Revenue 1.0 at the current value; each value is (setting, revenue)."""
     names = (
         REVENUE,
         "revenue_per_request",
@@ -32,24 +32,24 @@ def answer(
         "expected_ctr",
         "cpc",
         "rcs",
-        "welfare",
+        "welfare_efficiency",
         "cpc_error",
     )
     logs = [
         {key: w and math.log(w + off) for key, off in (("value", 0), ("low", -5), ("high", 5))}
         for w in worths
     ]
-    clicked, expected = ({"log_times": one} for one in logs)
+    realised, expected = ({"log_times": one} for one in logs)
     return {
         "arm": "plain",
         "parameter": parameter if len(values) > 1 else None,
         "requests": 500,
-        "today": {"settings": {parameter: today}, "metrics": {name: entry(1.0) for name in names}},
+        "current": {"settings": {parameter: current}, "metrics": {name: entry(1.0) for name in names}},
         "points": [
             {
                 "settings": {parameter: setting},
                 "metrics": {name: entry(revenue, 1.0) for name in names},
-                "pairing": {"clicked": clicked, "expected": expected},
+                "variance_reduction": {"realised": realised, "expected": expected},
             }
             for setting, revenue in values
         ],

@@ -7,13 +7,14 @@ and test_cascade_invariants.py.
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade_sim.auction import PRICINGS, auction, reprice, run_auction
 from cascade_sim.auction.pricing import RULES
+from effort import examples
 
-MANY = settings(max_examples=600)
+MANY = examples(600)
 ROWS = 16  # auctions of equal rules in a case
 MAX_BIDDERS, MAX_SLOTS = 9, 5
 NOT_SHOWN = 99

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade_sim.auction import MICROS, floor_micros, reprice, to_micros
+from effort import examples
 
-MANY = settings(max_examples=2000)
+MANY = examples(2000)
 
 
 def test_repricing_keeps_the_order_and_caps_each_price_at_its_bid():

@@ -32,7 +32,9 @@ def test_three_bids_around_a_soft_floor():
 def test_at_given_bids_a_higher_soft_floor_never_charges_less():
     """With gsp price p, floor f and bid b the price is min(b, max(p, f)): a reserve that shuts nobody out."""
     floors = np.linspace(0, 3, 61)
-    prices = [min(soft_floor(Slot(bid=2.0, to_keep=1.5, harm=0.0), floor), 2.0) for floor in floors]
+    prices = [
+        min(soft_floor(Slot(bid=2.0, critical_bid=1.5, externality=0.0), floor), 2.0) for floor in floors
+    ]
     assert np.all(np.diff(prices) >= 0) and prices[0] == 1.5 and prices[-1] == 2.0
 
 
@@ -121,22 +123,24 @@ def test_a_rule_registered_too_late_is_refused_in_words(monkeypatch):
 
 
 OWN = """
-from cascade_sim.auction.pricing import RULES, Pricing
+from cascade_sim.auction.pricing import RULES, Parameter, Pricing
 
 def between(slot, share, least):
-    return least + share * slot.bid + (1 - share) * slot.to_keep
+    return least + share * slot.bid + (1 - share) * slot.critical_bid
 
-RULES["between"] = Pricing(between, parameters={"share": "of the bid", "least": "CPC added"})
+parameters = {"share": Parameter("of the bid", 1.0), "least": Parameter("CPC added")}
+RULES["between"] = Pricing(between, parameters=parameters)
 from cascade_sim.auction import reprice, run_auction
 
 rules = {"slots": 2, "pricing": "between", "share": 0.5, "least": 0.25}
 print(run_auction([2.0, 1.0, 0.5], [0.5, 0.5, 0.5], **rules).cpc.tolist())
 print(reprice([2.0, 1.0, 0.5], [0.5, 0.5, 0.5], **rules, reserve_cpc=1.9).tolist())
 print(run_auction([2.0, 1.0, 0.5], [0.5, 0.5, 0.5], slots=2).cpc.tolist())
-try:
-    run_auction([1.0], [0.5], slots=1, pricing="between", share=0.5)
-except ValueError as error:
-    print(error)
+for own in ({"share": 0.5}, {"share": 1.5, "least": 0.25}):
+    try:
+        run_auction([1.0], [0.5], slots=1, pricing="between", **own)
+    except ValueError as error:
+        print(error)
 """
 
 
@@ -149,5 +153,6 @@ def test_a_rule_of_ones_own_is_compiled_priced_bounded_and_refused_like_the_othe
         env={"PYTHONPATH": str(ROOT), "PATH": "", "NUMBA_CACHE_DIR": str(tmp_path / "numba")},
     )  # fmt: skip
     assert done.stdout.splitlines() == [
-        "[1.75, 1.0]", "[1.9, 1.0]", "[1.0, 0.5]", "pricing between needs least (CPC added)"
+        "[1.75, 1.0]", "[1.9, 1.0]", "[1.0, 0.5]", "pricing between needs least (CPC added)",
+        "share is 1.5; it must be at most 1",
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from cascade_sim.storage.tables import read_table, tables
 from worlds.cascades import Bids, Given, Table, make_arm
 from worlds.tiny_market import make_block, part_of, run_phases, tiny_scenario
 
-SHORT = ("phases.bootstrap=200", "phases.log=600", "phases.shadow=60", "phases.evaluate=150")
+SHORT = ("phases.cold_start=200", "phases.log=600", "phases.shadow=60", "phases.evaluate=150")
 N, K, RATE = 4, 2, 0.6
 
 
@@ -25,7 +25,7 @@ def reserved(tmp_path_factory):
     return run_phases(scenario, tmp_path_factory.mktemp("reserved"), tmp_path_factory.mktemp("cache"))
 
 
-@pytest.mark.parametrize(("phase", "n"), [("bootstrap", 200), ("log", 600)])
+@pytest.mark.parametrize(("phase", "n"), [("cold_start", 200), ("log", 600)])
 def test_there_is_a_row_per_request_also_of_those_whose_page_stayed_empty(reserved, phase, n):
     log, requests = (read_table(reserved.folder, name) for name in (phase, f"{phase}-requests"))
     first = reserved.sim.arrivals.first_request(phase)
@@ -43,7 +43,7 @@ def test_there_is_a_row_per_request_also_of_those_whose_page_stayed_empty(reserv
 
 def test_only_the_phases_that_learn_from_their_log_have_a_table_of_requests(reserved):
     named = {table for table in tables(reserved.folder) if table.endswith("-requests")}
-    assert named == {"bootstrap-requests", "log-requests"}
+    assert named == {"cold_start-requests", "log-requests"}
 
 
 @pytest.mark.parametrize("which", ["study", "reserved"])

@@ -1,7 +1,7 @@
 """Invariants of the cascade, over drawn markets: sets within sets, and an oracle that makes no error."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade_sim.auction import PRICINGS, reprice, to_micros
@@ -10,10 +10,11 @@ from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import Platform, Stage, serve
 from cascade_sim.environments.evaluators.truth import TruthEvaluator
 from cascade_sim.world.truth import GroundTruth
+from effort import examples
 from worlds.cascades import EFFECTS, Bids, Given, Table, make_arm, with_stage_of
 from worlds.tiny_market import make_block
 
-MANY = settings(max_examples=750)
+MANY = examples(750)
 ADS, REQUESTS = 14, 8
 SIZE = 4 * ADS + REQUESTS * ADS + 7
 
@@ -88,7 +89,7 @@ def test_charges_have_a_click_and_are_between_reserve_and_bid(market):
     assert np.all(found.cpc_micros[shown] >= 1e6 * arm.reserve_cpc)
 
 
-@settings(MANY, max_examples=400)  # dearer: three cascades in each
+@examples(400)  # dearer: three cascades in each
 @given(markets)
 def test_a_cascade_that_knows_the_truth_is_consistent_and_charges_rightly(market):
     block, arm, platform, truth = market

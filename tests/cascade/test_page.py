@@ -102,7 +102,9 @@ def test_rows_are_taken_and_put_back():
 def test_rules_become_the_keywords_of_the_auction():
     given = rules("soft_floor", reserve_cpc=0.2).keywords
     assert given["soft_floor"] == 1.8 and given["pricing"] == "soft_floor" and "parameters" not in given
-    assert set(rules().keywords) == {"slots", "slot_effects", "pricing", "reserve_cpc", "score_floor"}
+    assert set(rules().keywords) == {
+        *("slots", "slot_effects", "pricing", "reserve_cpc", "score_floor", "rounding"),
+    }
 
 
 def test_a_cascade_serves_an_arm_with_a_soft_floor():

@@ -7,13 +7,13 @@ from cascade_sim.foundation.errors import ScenarioError, UserError
 from cascade_sim.scenario.data import scenario_data, scenario_hash
 from cascade_sim.scenario.file import dump_scenario, load_scenario
 from cascade_sim.scenario.memory import peak_bytes, sizes_of, staying
-from cascade_sim.scenario.overrides import Refused, parse_points, turn
+from cascade_sim.scenario.overrides import Refused, apply_overrides, parse_points
 from cascade_sim.scenario.plugins import (
     RETRIEVER_KINDS,
     kept_retrievers,
-    own_code_of,
     register_retriever,
     require_options,
+    user_code_of,
 )
 from cascade_sim.scenario.schema import resolved_arms
 from checks.own_retrievers import POPULAR
@@ -155,7 +155,7 @@ def test_a_quota_is_set_by_the_name_of_its_route(folder):
 def test_a_what_if_turns_what_retrieves(folder, texts, size, kinds):
     scenario = tiny_scenario()
     (point,) = parse_points(texts, scenario, "logloss")
-    _, spec = turn(scenario, resolved_arms(scenario)["logloss"], point, folder)
+    _, spec = apply_overrides(scenario, resolved_arms(scenario)["logloss"], point, folder)
     assert spec.retrieval_size == size
     assert [route.kind for route in spec.retrieval.parts.values()] == kinds
 
@@ -168,7 +168,7 @@ def test_values_of_an_option_leave_the_arm_and_each_other_as_they_are(folder):
     for arm, parameter in (("own", "retrieval"), ("routed", "retrieval.routes.popular")):
         spec = resolved_arms(scenario)[arm]
         points = parse_points([f"{parameter}.options.taste=0.1,0.9"], scenario, arm)
-        turned = [turn(scenario, spec, point, folder)[1] for point in points]
+        turned = [apply_overrides(scenario, spec, point, folder)[1] for point in points]
         options = [list(each.retrieval.parts.values())[-1].options for each in (spec, *turned)]
         assert options == [{"taste": 0.5}, {"taste": 0.1}, {"taste": 0.9}]
 
@@ -179,7 +179,7 @@ def test_a_what_if_of_an_arm_with_routes_turns_one_of_them_or_all(folder):
 
     def turned(*texts):
         (point,) = parse_points(texts, scenario, "logloss")
-        return turn(scenario, spec, point, folder)[1].retrieval
+        return apply_overrides(scenario, spec, point, folder)[1].retrieval
 
     assert turned("retrieval.routes.near.size=50").total == 70
     assert turned("retrieval.routes={near: {size: 41}}").total == 61
@@ -196,13 +196,13 @@ def test_a_what_if_of_an_arm_with_routes_turns_one_of_them_or_all(folder):
 
 def test_the_code_of_a_retriever_belongs_to_a_run_and_its_options_are_asked_for(folder):
     scenario = with_routes("arms.ltr.retrieval={kind: 'popular.py:Popular', options: {taste: 2}}")
-    before = own_code_of(scenario, folder)
+    before = user_code_of(scenario, folder)
     assert set(before) == {"popular.py"}
     assert kept_retrievers(scenario) == {"retriever.0": "popular.py:Popular"}
     require_options(scenario, folder)
     (folder / "popular.py").write_text(POPULAR + "\n# changed\n")
     find_retriever("popular.py:Popular", folder)
-    assert own_code_of(scenario, folder) != before
+    assert user_code_of(scenario, folder) != before
 
 
 def test_a_registered_retriever_is_known_by_its_name():

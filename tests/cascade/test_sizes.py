@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade_sim.cascade.serve import passes, serve
 from cascade_sim.cascade.sizes import SizeRule, fit_size_rule, hull_steps, page_values, select_sizes, spread
 from cascade_sim.foundation.kernels import select_top
 from cascade_sim.scenario.schema import resolved_arms
+from effort import examples
 
 CHOICES = (25, 50, 100, 200)
 
@@ -53,7 +54,7 @@ def test_the_mean_size_meets_the_budget_on_other_requests():
 
 
 @given(st.integers(0, 10_000), st.sampled_from(CHOICES), st.sampled_from([1, 4, 16]))
-@settings(max_examples=200)
+@examples(200)
 def test_on_its_own_requests_a_rule_is_never_worse_than_the_fixed_size_of_its_budget(seed, size, buckets):
     rng = np.random.default_rng(seed)
     values = np.cumsum(rng.exponential(1.0, (60, 4)) * rng.random((60, 1)) ** 3, axis=1)
@@ -63,7 +64,7 @@ def test_on_its_own_requests_a_rule_is_never_worse_than_the_fixed_size_of_its_bu
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=50)
+@examples(50)
 def test_more_budget_never_means_less_for_anyone(seed):
     rng = np.random.default_rng(seed)
     values = np.cumsum(rng.exponential(1.0, (300, 4)), axis=1)

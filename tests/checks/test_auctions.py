@@ -13,7 +13,7 @@ from cascade_sim.checks.auctions import BLOCK, TOLERANCE, Answer, check_auctions
 from cascade_sim.cli import main
 from cascade_sim.commands.checks.check_auctions import comparison_text
 from cascade_sim.foundation.progress import Progress
-from cascade_sim.protocols import Pricing
+from cascade_sim.protocols import Parameter, Pricing
 from places import ROOT
 
 
@@ -33,8 +33,8 @@ def test_engine_and_reference_agree(verdict):
 
 
 def test_every_kind_of_auction_is_among_them(verdict):
-    kinds = {*RULES, "squashed", "CPC reserve", "score floor", "unequal slots", "tied scores"}
-    kinds |= {"zero bids", "zero pCTRs", "fewer bidders than slots", "many powers of ten"}
+    kinds = {*RULES, "squashed", "CPC reserve", "score floor", "rounded prices", "increment", "unequal slots"}
+    kinds |= {"tied scores", "zero bids", "zero pCTRs", "fewer bidders than slots", "many powers of ten"}
     assert kinds == set(verdict.seen)
     assert min(verdict.seen.values()) > 15_250 / 20, verdict.seen
     assert verdict.bids > 4 * verdict.auctions
@@ -148,7 +148,7 @@ def test_rules_that_were_not_drawn_are_named(verdict, capsys):
     assert "not among them" not in comparison_text(verdict, seconds=1.0)
 
 
-@pytest.mark.parametrize("parameters", [{}, {"share": "of the way to the bid"}])
+@pytest.mark.parametrize("parameters", [{}, {"share": Parameter("of the way to the bid", 1.0)}])
 def test_a_rule_that_the_reference_lacks_is_named_before_any_auction(capsys, monkeypatch, parameters):
     monkeypatch.setitem(RULES, "halfway", Pricing(lambda slot, *_: slot.bid / 2, parameters=parameters))
     assert main(["check-auctions", "--auctions", "10", "--workers", "1", "--quiet"]) == 2

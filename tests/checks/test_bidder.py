@@ -26,17 +26,17 @@ class Mine:
         self.share = np.ones(len(portfolio.budget_micros))
         {more_parts}
 
-    def bids(self, moment):
+    def bids(self, now):
         bids = np.where(self.budget[self.owner] > 0, self.value * self.share[self.owner], 0.0)
         {more_bids}
         return bids
 
-    def participation(self, moment):
+    def participation(self, now):
         passing = np.ones(len(self.share))
         {more_participation}
         return passing
 
-    def observe(self, feedback, moment):
+    def observe(self, feedback, now):
         self.share = self.share * np.where(feedback.clicks > 0, 1 - self.cut / 10, 1.0)
         {more_observe}
 
@@ -103,7 +103,7 @@ BROKEN = {
     "a list": ({"more_bids": "bids = bids.tolist()"}, "bids", "found list"),
     "a negative bid": ({"more_bids": "bids = bids - 5"}, "bids", "found -"),
     "a bid that is no number": ({"more_bids": "bids[3] = np.nan"}, "bids", "found nan at 3 at the start"),
-    "an error in bids": ({"more_bids": "moment.nothing"}, "bids", "mine.py:15: AttributeError"),
+    "an error in bids": ({"more_bids": "now.nothing"}, "bids", "mine.py:15: AttributeError"),
     "participation above 1": (
         {"more_participation": "passing = passing * 1.5"},
         "participation",
@@ -125,7 +125,7 @@ BROKEN = {
         "in [0, 1e+06], found 1",
     ),
     "an error on a new day": (
-        {"more_observe": "assert moment.day == 0, 'a second day'"},
+        {"more_observe": "assert now.day == 0, 'a second day'"},
         "history",
         "mine.py:25: AssertionError: a second day",
     ),
@@ -206,8 +206,8 @@ def test_a_state_that_goes_on_changing_is_caught(tmp_path):
         "import numpy as np\nfrom agents.bidding import Bidder\n\n\nclass Mine(Bidder):\n"
         "    def __init__(self, portfolio):\n        super().__init__(portfolio)\n"
         "        self.n = np.zeros(1)\n"
-        "    def observe(self, feedback, moment):\n        self.n += 1\n"
-        "    def bids(self, moment):\n        return self.payable / (1 + self.n[0])\n"
+        "    def observe(self, feedback, now):\n        self.n += 1\n"
+        "    def bids(self, now):\n        return self.payable / (1 + self.n[0])\n"
         "    def state(self):\n        return {'n': self.n}\n"
         "    def restore(self, state):\n        self.n = state['n'].copy()\n"
     )
@@ -287,6 +287,6 @@ def test_a_mistake_in_the_command_is_explained(arguments, text):
 
 def test_bids_that_a_run_refuses_do_not_pass(tmp_path):
     text = "from cascade_sim.agents.bidding import Bidder\nclass High(Bidder):\n"
-    (tmp_path / "high.py").write_text(text + "    def bids(self, moment):\n        return self.value * 1e9\n")
+    (tmp_path / "high.py").write_text(text + "    def bids(self, now):\n        return self.value * 1e9\n")
     found = {finding.check: finding for finding in check_bidder(f"{tmp_path / 'high.py'}:High")}
     assert found["bids"].status == "FAILED" and "1e+06" in found["bids"].text

@@ -26,12 +26,12 @@ class Broken(Net):
 
 
 class Half(Bidder):
-    def bids(self, moment):
+    def bids(self, now):
         return 0.5 * self.payable
 
 
 class Peeking(Bidder):
-    def observe(self, feedback, moment):
+    def observe(self, feedback, now):
         from cascade_sim.foundation.errors import UserError  # noqa: F401
 
 

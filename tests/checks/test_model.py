@@ -204,6 +204,7 @@ def test_a_file_that_does_not_import_is_shown_with_its_line(tmp_path, source, te
         ),
     ],
 )
+@pytest.mark.few(3)
 def test_what_training_and_storing_need_is_checked(tmp_path, parts, check, status, text):
     outcome, said = checked(write_mine(tmp_path, SOURCE, **parts))[check]
     assert outcome == status
@@ -231,6 +232,7 @@ def test_probabilities_are_not_taken_for_logits(tmp_path, after, status, text):
     assert outcome == status and text in said
 
 
+@pytest.mark.drill
 def test_a_class_from_python_that_answers_probabilities_is_caught():
     class Sigmoid(TwoTowers):
         def forward(self, *inputs):
@@ -315,6 +317,7 @@ SEEN_IDS = ("user", "quality", "G1", "user_id", "ad_id", "advertiser_id")
 
 
 @pytest.mark.parametrize("kind", ["towers", "coaction", "dcn"])
+@pytest.mark.drill
 def test_the_built_in_kinds_pass_with_ids(kind):
     """Request: user, G1 of 4 and a row of 3. Ads: quality, G1 of 4 and two rows."""
     found = checked(kind, features=SEEN_IDS, embedding=3)

@@ -73,7 +73,7 @@ def test_what_cannot_be_contrasted_is_refused_by_name(worlds):
 def test_the_command_prints_a_row_an_arm_with_what_is_told_in_bold(worlds, tmp_path, capsys):
     out = tmp_path / "contrast.json"
     command = ["contrast", str(worlds), "--against", "logloss", "--arms", "distill-pre", "--out", str(out)]
-    assert main([*command, "--over", "expected_rpm,proxy_ece"]) == 0
+    assert main([*command, "--metrics", "expected_rpm,proxy_ece"]) == 0
     text = capsys.readouterr().out
     assert "| arm | expected_rpm | proxy_ece |" in text
     assert "| distill-pre | **+0.11" in text and "(4/4)" in text and "(1/4)" in text

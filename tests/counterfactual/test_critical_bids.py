@@ -14,10 +14,10 @@ from cascade_sim.cli import main
 from cascade_sim.counterfactual.critical_bids import (
     critical_bid_section,
     critical_bids,
-    least_passing_all,
+    min_passing_bids,
     of_block,
 )
-from cascade_sim.diagnostics.trace import MOST, explain_ad, find_request, from_stage, least_passing
+from cascade_sim.diagnostics.trace import MOST, explain_ad, find_request, from_stage, min_passing_bid
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.study.results import combine_seeds
 from worlds.tiny_market import tiny_scenario
@@ -90,8 +90,8 @@ def brute_force(block, arm, platform, decision, row, slot):
         return passes
 
     guess = int(platform.bids.init_bid[ad] * MICROS)
-    local = least_passing(keeps(from_stage(arm, 1, decision.competitive_set)), guess)
-    return local, least_passing(keeps(arm), guess)
+    local = min_passing_bid(keeps(from_stage(arm, 1, decision.competitive_set)), guess)
+    return local, min_passing_bid(keeps(arm), guess)
 
 
 EVERY_THIRD = [pytest.param(name, marks=pytest.mark.drill if n % 3 else ()) for n, name in enumerate(NAMES)]
@@ -195,9 +195,9 @@ def test_a_size_that_a_rule_chose_stays_as_it_was(study, arms, block):
 
 def test_every_step_is_found_at_once():
     steps = np.array([1, 2, 17, 999_999, 1_000_000, 123_456_789, 10**12])
-    assert least_passing_all(lambda bid: bid * MICROS >= steps - 0.25, len(steps)).tolist() == steps.tolist()
-    assert least_passing_all(lambda bid: np.zeros(1, bool), 1).tolist() == [MOST]
-    assert least_passing_all(lambda bid: bid > 0, 0).tolist() == []
+    assert min_passing_bids(lambda bid: bid * MICROS >= steps - 0.25, len(steps)).tolist() == steps.tolist()
+    assert min_passing_bids(lambda bid: np.zeros(1, bool), 1).tolist() == [MOST]
+    assert min_passing_bids(lambda bid: bid > 0, 0).tolist() == []
 
 
 def test_the_section_says_what_the_impressions_say(study, arms):

@@ -7,18 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import serve
 from cascade_sim.cli import main
-from cascade_sim.commands.questions.landscape import parse_bids
+from cascade_sim.commands.analysis.landscape import parse_bids
 from cascade_sim.counterfactual.bid_response import KeptSizes
 from cascade_sim.counterfactual.landscape import bid_grid, landscape
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage.tables import read_table
+from effort import examples
 from worlds.traced_run import as_run_folder
 
 TOTALS = ("impressions", "expected_clicks", "clicks", "expected_cost", "cost_micros")
@@ -150,7 +151,7 @@ def test_a_size_that_a_rule_chose_stays_as_it_was(study, sim, arms):
         assert found.impressions[i] == again
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.integers(0, 599), st.sampled_from(["logloss", "ltr", "bid_only", "pctr_only"]),
     st.sampled_from([{}, {"reserve_cpc": 0.9}, {"score_floor": 0.05, "pricing": "vcg"}]),

@@ -1,5 +1,7 @@
 """Questions to a finished run and to a study: the same code, the same answers."""
 
+import shutil
+
 import pytest
 
 from cascade_sim.analysis.report.sections.whatif import worth_of
@@ -35,11 +37,11 @@ def test_an_answer_holds_both_sides_the_settings_and_what_was_held_fixed(study, 
     answer = ask(folder, CURVE, "slots=2")
     assert (answer["run"], answer["seed"], answer["arm"]) == ("quick", 1, "logloss")
     assert answer["requests"] == 500 and answer["parameter"] == "auction.reserve_cpc"
-    assert answer["today"]["settings"] == {"auction.reserve_cpc": 0.0, "cascade.slots": 3}
+    assert answer["current"]["settings"] == {"auction.reserve_cpc": 0.0, "cascade.slots": 3}
     assert [point["settings"]["auction.reserve_cpc"] for point in answer["points"]] == [0, 0.6, 0.9]
     assert all(point["settings"]["cascade.slots"] == 2 for point in answer["points"])
     own = study.metrics["arms"]["logloss"]["expected_revenue_per_request"]
-    assert answer["today"]["metrics"]["expected_revenue_per_request"] == own
+    assert answer["current"]["metrics"]["expected_revenue_per_request"] == own
     assert answer["held_fixed"] == list(HELD_FIXED) and answer["notes"] == []
     assert any("nobody reacts" in line for line in HELD_FIXED)
 
@@ -54,19 +56,19 @@ def test_any_trained_model_of_the_run_can_take_the_seat(study, folder):
 def test_an_automatic_arm_can_be_asked_too(study, folder):
     answer = ask(folder, "slots=2", arm="bid_only")
     own = study.metrics["arms"]["bid_only"]["revenue_per_request"]
-    today = answer["today"]["metrics"]["revenue_per_request"]
-    assert today == {key: own[key] for key in ("value", "low", "high")}
+    current = answer["current"]["metrics"]["revenue_per_request"]
+    assert current == {key: own[key] for key in ("value", "low", "high")}
 
 
 def test_a_changed_fusion_serves(folder):
     answer = ask(folder, "fusions.soft={pctr: 0.4}", "ranking.fusion=soft", "pre_ranking.fusion=soft")
     gap = answer["points"][0]["metrics"]["expected_ctr"]["difference"]
-    assert gap["value"] != 0 and answer["today"]["settings"]["fusions.soft"] is None
+    assert gap["value"] != 0 and answer["current"]["settings"]["fusions.soft"] is None
 
 
 def test_sizes_by_request_can_be_asked_about(folder):
     answer = ask(folder, "pre_ranking.sizes={choices: [5, 20], mean: 9}", n_requests=128)
-    assert answer["points"][0]["metrics"]["rcs"]["value"] != answer["today"]["metrics"]["rcs"]["value"]
+    assert answer["points"][0]["metrics"]["rcs"]["value"] != answer["current"]["metrics"]["rcs"]["value"]
 
 
 def test_a_study_asks_its_own_questions_as_the_finished_run_is_asked(study, folder):
@@ -116,12 +118,12 @@ def test_a_run_is_opened_once_its_points_are_parsed_once_and_its_world_is_built_
         count(reopening, name)
     count(whatif, "given_points")
     answer = what_if_study(folder, {"reserve_cpc": [0.6, 0.9]}, n_requests=128)
-    assert done == ["open_run", "load_scenario", "given_points", "Simulation"]
+    assert done == ["given_points", "open_run", "load_scenario", "Simulation"]  # the question comes first
     assert len(answer["points"]) == 2
 
 
 def test_of_several_worlds_one_is_held_at_a_time(study, tmp_path, monkeypatch):
-    many, held = tmp_path / "many", []
+    many, held = measured_run(study, tmp_path / "many"), []
     for seed in (2, 10):
         measured_run(study, many / f"seed-{seed}")
     asked = WhatIfStudy.of(many)
@@ -156,3 +158,24 @@ def test_a_wrong_question_is_refused_before_a_world_is_built(folder, monkeypatch
         ask(folder, "slots=2", arm="lrt")
     with pytest.raises(UserError, match="does not exist"):
         ask(folder / "nowhere", "slots=2")
+
+
+def test_all_of_several_mistakes_are_named_each_with_its_place(folder):
+    with pytest.raises(Refused) as caught:
+        ask(folder, "auction.reserv=1", "slots=2", "auction.squashing=much", "pre_ranking.modle=ltr")
+    assert [at for _, at in caught.value.reasons] == [0, 2, 3]
+    reserve, squashing, model = (text for text, _ in caught.value.reasons)
+    assert "did you mean 'reserve_cpc'" in reserve and "did you mean" in model
+    assert "number" in squashing
+
+
+def test_a_question_is_checked_before_its_run_is_opened(folder, tmp_path):
+    unfinished = tmp_path / "unfinished"
+    shutil.copytree(folder, unfinished)
+    (unfinished / "metrics.json").unlink()
+    with pytest.raises(Refused, match="did you mean 'reserve_cpc'"):
+        ask(unfinished, "auction.reserv=1")
+    with pytest.raises(Refused, match="write path.to.parameter=value"):
+        ask(tmp_path / "nowhere", "slots")
+    with pytest.raises(UserError, match=f"did not finish; .*run SCENARIO --out {unfinished} --resume"):
+        ask(unfinished, "slots=2")

@@ -9,7 +9,7 @@ from answers.section_text import says
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import serve
 from cascade_sim.diagnostics.reopen import reopen
-from cascade_sim.diagnostics.trace import MOST, explain_ad, find_request, least_passing
+from cascade_sim.diagnostics.trace import MOST, explain_ad, find_request, min_passing_bid
 from worlds.traced_run import REQUEST, ads_by_fate, as_run_folder, with_bid
 
 
@@ -114,7 +114,7 @@ def test_an_ad_below_the_reserve_must_bid_at_least_the_reserve(run, page):
 @pytest.mark.parametrize("step", [1, 2, 17, 1_000_000, 123_456_789, MOST])
 @pytest.mark.parametrize("guess", [0, 1, 999_999, 1_000_000, 1_000_001, 10**20])
 def test_the_step_is_found_from_any_guess(step, guess):
-    assert least_passing(lambda bid: bid >= step, guess) == step
+    assert min_passing_bid(lambda bid: bid >= step, guess) == step
 
 
 def test_a_good_guess_takes_few_questions_and_an_impossible_step_one():
@@ -124,10 +124,10 @@ def test_a_good_guess_takes_few_questions_and_an_impossible_step_one():
         asked.append(bid)
         return bid >= 831_207
 
-    assert least_passing(passes, 831_207) == 831_207
+    assert min_passing_bid(passes, 831_207) == 831_207
     assert asked == [MOST, 831_207, 831_206]
     asked.clear()
-    assert least_passing(lambda bid: asked.append(bid), 5) is None
+    assert min_passing_bid(lambda bid: asked.append(bid), 5) is None
     assert asked == [MOST]
 
 

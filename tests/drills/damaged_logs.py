@@ -681,7 +681,7 @@ def judge(damage: Damage, folder: Path) -> tuple[str, str]:
         left = sorted(path.name for path in folder.rglob("*"))
         assert left == before, f"{damage.name}: left behind {set(left) - set(before)}"
         return REFUSED, str(error)
-    return MENDED, "\n".join(done.told)
+    return MENDED, "\n".join(done.notes)
 
 
 def tally(folder: Path) -> tuple[str, list[str]]:

@@ -48,7 +48,7 @@ def drill(folder: Path, seed: int = 5) -> dict[str, Any]:
     market = OtherFamily(requests=REQUESTS, seed=seed)
     log = market.store(folder / "market")
     first, whole = folder / "half.yaml", folder / "whole.yaml"
-    half = ["--share", "0.5", "--replicates", "0"]
+    half = ["--fit-share", "0.5", "--replicates", "0"]
     assert main(["fit-world", str(folder / "market"), *half, "--out", str(first)]) == 0
     sim = Simulation(load_scenario(first), 1, home=folder)
     world = sampled_store(sim, folder / "world", REQUESTS // 2)

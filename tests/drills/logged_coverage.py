@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 RESERVE, HIGHER, LOWER = 0.6, (0.75, 0.9, 1.1), 0.4
 SMALL = (
     *("models={}", "cascade.ranking.model=truth", "cascade.pre_ranking.model=random"),
-    *("cascade.pre_ranking.bid=none", "phases.bootstrap=0", "phases.log=0", "phases.shadow=0"),
+    *("cascade.pre_ranking.bid=none", "phases.cold_start=0", "phases.log=0", "phases.shadow=0"),
     *("world.users=20000", "world.ads=400", "world.advertisers=40", "world.base_logit=-2.5"),
     *("cascade.retrieval.size=40", "cascade.pre_ranking.size=12", "traffic.block=512"),
     *(f"auction.reserve_cpc={RESERVE}", "arms={base: {}}", "report={baseline: base, resamples: 400}"),
@@ -150,7 +150,7 @@ def main() -> None:
             "coverage": {reserve: round(float(np.mean(hits)), 4) for reserve, hits in covered.items()},
             "mean_error_in_widths": {r: round(float(np.mean(e)), 3) for r, e in errors.items()},
             "refused_below": f"{refused} of {asked_below}",
-            "resampled": answer["evidence"]["resampled"]["by"],
+            "resampled": answer["replay"]["resampled"]["by"],
         }
         print(json.dumps(told), flush=True)
 

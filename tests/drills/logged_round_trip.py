@@ -2,7 +2,7 @@
 
     python tests/drills/logged_round_trip.py RUN [--requests 2000]
 
-For each parameter that the level of evidence allows: requests with the same ads in the same slots at the same
+For each parameter that the log completeness allows: requests with the same ads in the same slots at the same
 prices. Then the tables of two what-ifs: measures that rest on no click of a page that was not shown must be
 the same numbers, and of the arm as deployed those of clicks too.
 Exits with 1 if any differs.
@@ -66,7 +66,7 @@ def pages(sim, scenario, folder, words, n):
     """Win sets and prices with parameters changed."""
     from cascade_sim.counterfactual.whatif import _with_scenario
     from cascade_sim.diagnostics.reopen import evaluation_blocks
-    from cascade_sim.scenario.overrides import parse_points, turn
+    from cascade_sim.scenario.overrides import apply_overrides, parse_points
     from cascade_sim.scenario.schema import resolved_arms
 
     base = scenario.report.baseline
@@ -74,7 +74,7 @@ def pages(sim, scenario, folder, words, n):
     changed = scenario
     if words:
         (point,) = parse_points(words, scenario, base)
-        changed, spec = turn(scenario, spec, point, folder)
+        changed, spec = apply_overrides(scenario, spec, point, folder)
     arm = _with_scenario(sim, changed).arm(base, spec)
     parts = [(sim.serve(block, arm), count) for block, count in evaluation_blocks(sim, n)]
     return tuple(
@@ -91,7 +91,7 @@ def tables_differ(run: Path, market: Path, question: str) -> int:
     pairs = [
         (ours["metrics"][name]["value"], theirs["metrics"][name]["value"])
         for (ours, theirs), names in [
-            ((first["today"], second["today"]), (*OF_PAGES, *OF_CLICKS)),
+            ((first["current"], second["current"]), (*OF_PAGES, *OF_CLICKS)),
             *((points, OF_PAGES) for points in zip(first["points"], second["points"], strict=True)),
         ]
         for name in names
@@ -130,7 +130,7 @@ def main() -> int:
         import_market(Path(temp) / "log" / "mapping.yaml", Path(temp) / "market")
         market = Path(temp) / "market"
         effects = ",".join(map(str, run.sim.world.slot_effects[: spec.slots].tolist()))
-        scenario = load_scenario(market / "scenario.yaml", [f"world.logged.slot_effects=[{effects}]"])
+        scenario = load_scenario(market / "scenario.yaml", [f"world.replay.slot_effects=[{effects}]"])
         sim = Simulation(scenario, scenario.seed, home=market)
         store = sim.environment.replay.store
         code = np.array([*(int(name) for name in store.names("ads")), -1])  # the run's numbers; -1 stays

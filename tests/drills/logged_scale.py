@@ -44,7 +44,7 @@ told = {
     "wall_seconds": round(time.perf_counter() - started, 2),
     "peak_mb": round(peak),
     "requests": answer["requests"],
-    "resampled": answer["evidence"]["resampled"],
+    "resampled": answer["replay"]["resampled"],
     "points": len(answer["points"]),
     "lift": [point["metrics"]["expected_revenue_per_request"]["lift"] for point in answer["points"]][:3],
 }

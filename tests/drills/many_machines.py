@@ -47,7 +47,7 @@ SAID = "said.txt"
 # quick.yaml made smaller: what is drilled is the way, not the work.
 SMALL = (
     *("world.users=150", "world.ads=600", "world.advertisers=60", "cascade.retrieval.size=60"),
-    *("cascade.pre_ranking.size=15", "traffic.block=128", "phases.bootstrap=600", "phases.log=900"),
+    *("cascade.pre_ranking.size=15", "traffic.block=128", "phases.cold_start=600", "phases.log=900"),
     *("phases.shadow=128", "phases.evaluate=512", "report.resamples=20", "report.detail_requests=8"),
 )
 SET = [word for key in SMALL for word in ("--set", key)]

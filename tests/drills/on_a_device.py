@@ -43,7 +43,14 @@ from cascade_sim.models.page_training import (  # noqa: E402
 )
 from cascade_sim.models.recipes import RECIPES  # noqa: E402
 from cascade_sim.models.slot_effects import SlotEffects  # noqa: E402
-from cascade_sim.models.training import Impressions, Lists, TrainingPlan, Watch, chunk_of_rank, train  # noqa: E402
+from cascade_sim.models.training import (  # noqa: E402
+    Impressions,
+    Lists,
+    TrainingMonitor,
+    TrainingPlan,
+    chunk_of_rank,
+    train,
+)
 from cascade_sim.scenario.plugins import MODEL_KINDS, find_class  # noqa: E402
 from cascade_sim.training.modules import input_widths  # noqa: E402
 from worlds.clicked_ads import AD, ADS, LOGIT, USER, USERS, VIEW  # noqa: E402
@@ -190,9 +197,9 @@ def watched(kind: str, batch: int, where: torch.device) -> np.ndarray:
     def look(model: nn.Module) -> dict[str, float]:
         return {"mean": float(slot_predictions(model, VIEW, PAGES.shown, objective)[1].mean())}
 
-    watch = Watch(PAGES, look)
-    train_pages(net, VIEW, PAGES, objective, TrainingPlan(EPOCHS, BATCH, RATE, device=where, watch=watch))
-    return np.array([*watch.by_group[-1], *(measures["mean"] for measures in watch.measures)])
+    monitor = TrainingMonitor(PAGES, look)
+    train_pages(net, VIEW, PAGES, objective, TrainingPlan(EPOCHS, BATCH, RATE, device=where, monitor=monitor))
+    return np.array([*monitor.by_group[-1], *(measures["mean"] for measures in monitor.measures)])
 
 
 def by_teacher(

@@ -46,8 +46,8 @@ BUGS = (
     Bug(
         "the price is not divided by the quality",
         KERNELS,
-        "to_keep = next_score / quality[k] if next_score > 0.0 else 0.0",
-        "to_keep = next_score",
+        "critical_bid = next_score / quality[k] + rounding[2] if next_score > 0.0 else 0.0",
+        "critical_bid = next_score",
         (f"{AUCTION}test_quality_squashing_and_the_two_reserves",),
         is_compiled=True,
     ),
@@ -78,8 +78,8 @@ BUGS = (
     Bug(
         "a price may exceed the bid",
         KERNELS,
-        "cpc[k] = min(max(price, least), bid[k])",
-        "cpc[k] = max(price, least)",
+        "price = min(max(price, least), bid[k])",
+        "price = max(price, least)",
         ("tests/auction/test_prices.py::test_repricing_keeps_the_order_and_caps_each_price_at_its_bid",),
         is_compiled=True,
     ),
@@ -94,7 +94,7 @@ BUGS = (
     Bug(
         "VCG reserves bound the finished price only",
         KERNELS,
-        "met = max(score[j + 1], least_score) if j + 1 < n_listed else least_score",
+        "met = max(score[j + 1], min_score) if j + 1 < n_listed else min_score",
         "met = score[j + 1] if j + 1 < n_listed else 0.0",
         ("tests/auction/test_truthful.py::test_the_top_price_with_a_rival_and_a_reserve",),
         is_compiled=True,

@@ -26,7 +26,7 @@ QUICK = str(ROOT / "scenarios" / "quick.yaml")
 # quick.yaml made smaller, for what is repeated most.
 SMALL = (
     *("world.users=150", "world.ads=600", "world.advertisers=60", "cascade.retrieval.size=60"),
-    *("cascade.pre_ranking.size=15", "traffic.block=128", "phases.bootstrap=600", "phases.log=900"),
+    *("cascade.pre_ranking.size=15", "traffic.block=128", "phases.cold_start=600", "phases.log=900"),
     *("phases.shadow=128", "phases.evaluate=128", "report.resamples=20", "report.detail_requests=8"),
 )
 OPTIONS = ("--workers", "1", "--device", "cpu", "--quiet")
@@ -198,7 +198,7 @@ def _stage(out: Path) -> str:
     if list(out.glob("logs/evaluate-*")):
         return "evaluation"
     done = {path.stem for path in out.glob("checkpoints/*.keep")}
-    return "training" if "log" in done else "log" if "bootstrap" in done else "bootstrap"
+    return "training" if "log" in done else "log" if "cold_start" in done else "cold_start"
 
 
 def _workers(pid: int) -> list[int]:

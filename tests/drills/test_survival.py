@@ -1,6 +1,7 @@
 """Kills, races and full disks, a few times each; tests/drills/survival.py does it in earnest."""
 
 import random
+import shutil
 import time
 
 import pytest
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.drill
 CHANGES = (
     *("world.users=60", "world.ads=150", "world.advertisers=15", "world.base_logit=-2.0"),
     *("cascade.retrieval.size=20", "cascade.pre_ranking={model: random, size: 6}", "cascade.slots=2"),
-    *("traffic.block=64", "phases.bootstrap=128", "phases.log=128", "phases.shadow=0", "phases.evaluate=64"),
+    *("traffic.block=64", "phases.cold_start=128", "phases.log=128", "phases.shadow=0", "phases.evaluate=64"),
     *("report.resamples=5", "report.detail_requests=4", "report.baseline=now"),
     "models={rank: {kind: coaction, features: [user, quality, G1], hidden: 8, dims: 4, epochs: 1}}",
     "arms={now: {}, first: {auction: {pricing: first}}}",
@@ -74,15 +75,19 @@ def test_of_two_runs_that_race_for_a_folder_exactly_one_wins(runs, tmp_path):
 
 
 def test_a_disk_that_is_full_at_any_step_is_told_and_loses_nothing(runs, tmp_path):
-    out = tmp_path / "out"
-    last = runs.steps - 1  # the folder is there from the first time on
-    steps = [1, 2, 3, 5, 8, *(last * k // 7 for k in range(1, 8))]
-    for n in steps:
+    out, whole = tmp_path / "out", tmp_path / "whole"
+
+    def fails(n):
         code, said = runs.run(out, *(["--resume"] if n < 9 else []), below=str(out), fail=n)
         assert code == 2, f"step {n}: {said}"
         assert f"error: cannot write {out}" in said and FULL in said and "Traceback" not in said, said
         assert is_whole(out / "manifest.json"), f"step {n}"
         assert not list(out.rglob("*.tmp")), f"step {n}"
+
+    for n in [1, 2, 3, 5, 8, *(runs.steps * k // 7 for k in range(1, 7))]:
+        fails(n)
+    shutil.copytree(out, whole)
+    fails(steps_of(runs.run(whole, below=str(whole))[1]))  # the last, with what the failed ones left
     code, said = runs.run(out, "--resume")
     assert code == 0, said
     assert differences(contents(out), runs.whole) == []

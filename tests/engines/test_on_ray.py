@@ -80,7 +80,7 @@ def served(engine, elsewhere, n=9, per_task=2):
 
 def test_chunks_come_in_order_as_arrays_that_may_be_written_to(engine, tmp_path):
     found = served(engine, Job("phase log", chunk_server, (tmp_path, 0)))
-    assert [chunk.made_from[1] for chunk, _ in found] == list(range(9))
+    assert [chunk.spec[1] for chunk, _ in found] == list(range(9))
     for i, (_, array) in enumerate(found):
         assert np.array_equal(array, np.full(50_000, i)) and array.flags.writeable
 

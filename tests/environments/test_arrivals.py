@@ -71,7 +71,7 @@ def test_visits_follow_the_users_activity(sim):
 
 def test_time_goes_on_from_phase_to_phase(sim):
     one = market(sim, block=100)
-    first, _ = collected(one, "bootstrap", 250)
+    first, _ = collected(one, "cold_start", 250)
     second, _ = collected(one, "log", 250)
     assert one.env.now >= second[-1].times[-1] > second[0].times[0] > first[-1].times[-1]
 

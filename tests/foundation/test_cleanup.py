@@ -13,16 +13,16 @@ from cascade_sim.foundation.signals import stoppable
 
 @pytest.fixture(autouse=True)
 def nothing_else(monkeypatch):
-    monkeypatch.setattr(cleanup, "_noted", {})
+    monkeypatch.setattr(cleanup, "_registered", {})
 
 
 def test_what_is_left_goes_at_the_end_of_a_command_the_last_first():
     gone = []
     with stoppable():
         for name in "abc":
-            cleanup.note(name, lambda name=name: gone.append(name))
-        cleanup.strike("b")
-        cleanup.strike("b")
+            cleanup.register(name, lambda name=name: gone.append(name))
+        cleanup.unregister("b")
+        cleanup.unregister("b")
         assert gone == []
     assert gone == ["c", "a"]
     cleanup.clear()
@@ -31,9 +31,9 @@ def test_what_is_left_goes_at_the_end_of_a_command_the_last_first():
 
 def test_a_command_leaves_alone_what_its_caller_holds():
     gone = []
-    cleanup.note("a", lambda: gone.append("a"))
+    cleanup.register("a", lambda: gone.append("a"))
     with stoppable():
-        cleanup.note("b", lambda: gone.append("b"))
+        cleanup.register("b", lambda: gone.append("b"))
     assert gone == ["b"]
     cleanup.clear()
     assert gone == ["b", "a"]
@@ -41,15 +41,15 @@ def test_a_command_leaves_alone_what_its_caller_holds():
 
 def test_what_cannot_be_removed_keeps_nothing_else_from_going(tmp_path):
     (tmp_path / "a").touch()
-    cleanup.note("a", (tmp_path / "a").unlink)
-    cleanup.note("b", (tmp_path / "b").unlink)  # there is none
+    cleanup.register("a", (tmp_path / "a").unlink)
+    cleanup.register("b", (tmp_path / "b").unlink)  # there is none
     cleanup.clear()
     assert os.listdir(tmp_path) == []
 
 
 def test_what_another_thread_makes_is_its_own():
     gone = []
-    thread = threading.Thread(target=cleanup.note, args=("a", lambda: gone.append("a")))
+    thread = threading.Thread(target=cleanup.register, args=("a", lambda: gone.append("a")))
     thread.start()
     thread.join()
     cleanup.clear()
@@ -59,7 +59,7 @@ def test_what_another_thread_makes_is_its_own():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_fork_leaves_alone_what_its_parent_holds(tmp_path):
     (tmp_path / "a").touch()
-    cleanup.note("a", (tmp_path / "a").unlink)
+    cleanup.register("a", (tmp_path / "a").unlink)
     pid = os.fork()
     if not pid:
         cleanup.clear()
@@ -74,8 +74,8 @@ def test_an_interrupt_does_not_cut_off_the_clearing():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with stoppable():
-            cleanup.note("a", lambda: gone.append("a"))
-            cleanup.note("b", lambda: os.kill(os.getpid(), signal.SIGINT) or gone.append("b"))
+            cleanup.register("a", lambda: gone.append("a"))
+            cleanup.register("b", lambda: os.kill(os.getpid(), signal.SIGINT) or gone.append("b"))
     finally:
         signal.signal(signal.SIGINT, before)
     assert gone == ["b", "a"]

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 
 import numba
@@ -52,39 +53,56 @@ with compilation.watched(lambda name, is_done: is_done or compiled.append(name))
 """
 
 
-@pytest.fixture
-def sources(tmp_path):
-    folder = tmp_path / "sources"
+def write_sources(folder):
     folder.mkdir()
     for name, text in (("outer", OUTER), ("inner", INNER), ("deep", DEEP)):
         (folder / f"{name}.py").write_text(text)
     return folder
 
 
+def call(sources, place, **more):
+    """What the outermost kernel returns in a new process, and which kernels were compiled there."""
+    paths = os.pathsep.join([str(sources), str(ROOT)])
+    env = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    env |= {compilation.FOLDER_VARIABLE: str(place / "cache"), **more}
+    done = subprocess.run([sys.executable, "-c", CALL], cwd=place, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result, *compiled = done.stdout.split()
+    return float(result), compiled
+
+
+@pytest.fixture
+def sources(tmp_path):
+    return write_sources(tmp_path / "sources")
+
+
 @pytest.fixture
 def called(tmp_path):
-    """What the outermost kernel returns in a new process, and which kernels were compiled there."""
+    return partial(call, place=tmp_path)
 
-    def call(folder, **more):
-        paths = os.pathsep.join([str(folder), str(ROOT)])
-        env = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
-        env |= {compilation.FOLDER_VARIABLE: str(tmp_path / "cache"), **more}
-        done = subprocess.run(
-            [sys.executable, "-c", CALL], cwd=tmp_path, env=env, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        result, *compiled = done.stdout.split()
-        return float(result), compiled
 
-    return call
+@pytest.fixture(scope="module")
+def first_cache(tmp_path_factory):
+    """The cache after a first call."""
+    folder = tmp_path_factory.mktemp("compiled")
+    assert call(write_sources(folder / "sources"), folder) == (14.0, ["outer.outer", "inner.half"])
+    return folder / "cache"
+
+
+@pytest.fixture
+def compiled(first_cache, tmp_path):
+    """A copy of that cache in the place of this test."""
+    shutil.copytree(first_cache, tmp_path / "cache")
 
 
 def files(folder):
     return sorted(folder.rglob("*.kernel"))
 
 
+@pytest.mark.few(2)
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
-    ("file", "old", "new", "result", "compiled"),
+    ("file", "old", "new", "result", "anew"),
     [
         ("deep.py", "0.5", "0.25", 12.0, ["outer.outer", "inner.half"]),
         ("inner.py", "factor() * x", "factor() * x + 1", 15.0, ["outer.outer", "inner.half"]),
@@ -92,22 +110,21 @@ def files(folder):
         ("outer.py", "+ SHIFT", "- SHIFT", -6.0, ["outer.outer"]),
     ],
 )
-def test_an_edit_of_whatever_a_kernel_reaches_is_compiled(called, sources, file, old, new, result, compiled):
-    assert called(sources) == (14.0, ["outer.outer", "inner.half"])
+def test_an_edit_of_whatever_a_kernel_reaches_is_compiled(called, sources, file, old, new, result, anew):
     (sources / file).write_text((sources / file).read_text().replace(old, new))
-    assert called(sources) == (result, compiled)
+    assert called(sources) == (result, anew)
     (sources / file).write_text((sources / file).read_text().replace(new, old))
     assert called(sources) == (14.0, [])
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_copy_of_the_same_sources_compiles_nothing(called, sources, tmp_path):
-    called(sources)
     shutil.copytree(sources, tmp_path / "elsewhere" / "copy")
     assert called(tmp_path / "elsewhere" / "copy") == (14.0, [])
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_file_with_a_flipped_bit_is_compiled_anew(called, sources, tmp_path):
-    called(sources)
     for kept in files(tmp_path / "cache"):
         content = bytearray(kept.read_bytes())
         content[len(content) // 2] ^= 1
@@ -119,31 +136,31 @@ def test_a_file_with_a_flipped_bit_is_compiled_anew(called, sources, tmp_path):
     assert called(sources) == (14.0, ["outer.outer", "inner.half"])
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_file_under_the_name_of_another_is_not_loaded(called, sources, tmp_path):
-    called(sources)
     half, outer = files(tmp_path / "cache")
     shutil.copy(half, outer)
     assert called(sources) == (14.0, ["outer.outer"])
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.drill
 @pytest.mark.parametrize("kind", ["cache", "folder", "file", "link"])
 def test_what_another_user_could_have_written_is_not_loaded(called, sources, tmp_path, kind):
-    called(sources)
     _, kept = files(tmp_path / "cache")
     if kind == "link":
         kept.rename(tmp_path / "moved")
         kept.symlink_to(tmp_path / "moved")
     else:
         {"file": kept, "folder": kept.parent, "cache": tmp_path / "cache"}[kind].chmod(0o777)
-    compiled = ["outer.outer", "inner.half"] if kind in ("cache", "folder") else ["outer.outer"]
-    assert called(sources, XDG_CACHE_HOME=str(tmp_path / "home")) == (14.0, compiled)
+    anew = ["outer.outer", "inner.half"] if kind in ("cache", "folder") else ["outer.outer"]
+    assert called(sources, XDG_CACHE_HOME=str(tmp_path / "home")) == (14.0, anew)
     assert len(files(tmp_path / "home")) == (2 if kind == "cache" else 0)
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.drill
 def test_settings_of_numba_have_machine_code_of_their_own(called, sources, tmp_path):
-    called(sources)
     assert called(sources, NUMBA_BOUNDSCHECK="1")[1] == ["outer.outer", "inner.half"]
     assert called(sources, NUMBA_OPT="0")[1] == ["outer.outer", "inner.half"]
     assert called(sources, NUMBA_NUM_THREADS="1")[1] == []

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade_sim.foundation import kernels
@@ -15,6 +15,7 @@ from cascade_sim.foundation.kernels import (
     tile_scores,
     tiled,
 )
+from effort import examples
 
 
 def naive_top(ids, score, c):
@@ -74,7 +75,7 @@ def test_scores_over_the_whole_range_of_floats_are_told_apart():
 
 
 @given(st.data())
-@settings(max_examples=150)
+@examples(150)
 def test_selection_equals_sorting_for_any_scores(data):
     n, c = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 14))
     floats = st.floats(width=32, allow_nan=False).map(lambda x: x + 0.0)  # no -0.0: it would equal 0.0
@@ -193,7 +194,7 @@ def test_similarities_of_tiles_are_the_dot_products_to_the_last_bit(dims):
     assert np.array_equal(found.view(np.int32), expected.view(np.int32))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.one_of(st.integers(1, 40), st.integers(2000, 7000)),

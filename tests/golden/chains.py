@@ -28,7 +28,7 @@ SMALL = (
     *("world.users=150", "world.ads=600", "world.advertisers=60", "world.base_logit=-6.0"),
     *("cascade.retrieval.size=60", "cascade.pre_ranking.size=15", "traffic.block=128"),
     *("models={}", "cascade.ranking.model=truth", "cascade.pre_ranking.model=truth"),
-    *("phases.bootstrap=0", "phases.log=0", "phases.shadow=0", "phases.evaluate=500"),
+    *("phases.cold_start=0", "phases.log=0", "phases.shadow=0", "phases.evaluate=500"),
     *("report.resamples=20", "report.detail_requests=32", "report.baseline=deployed"),
     "arms={deployed: {}, narrow: {pre_ranking: {size: 5}}}",
 )

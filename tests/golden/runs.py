@@ -25,14 +25,14 @@ PORTABLE = (
     "expected_rpm",
     "expected_revenue_per_request",
     "rcs",
-    "welfare",
+    "welfare_efficiency",
 )  # of trained runs
 DEPTH = 3  # of the nodes of metrics.json that have a digest each; a new node is no change of results
 DEEPER = {"what_if": 6}  # down to the metrics of each point
 
 NO_TRAINING = (
     *("models={}", "cascade.ranking.model=truth", "cascade.pre_ranking.model=random"),
-    *("phases.bootstrap=0", "phases.log=0", "phases.shadow=0"),
+    *("phases.cold_start=0", "phases.log=0", "phases.shadow=0"),
     *("report.resamples=20", "report.detail_requests=32"),
 )
 # Name -> (scenario, overrides, whether anything is trained).
@@ -43,7 +43,7 @@ RUNS: dict[str, tuple[str, tuple[str, ...], bool]] = {
         (
             *("world.users=200", "world.ads=800", "world.advertisers=80", "world.base_logit=-3.6"),
             *("cascade.retrieval.size=60", "cascade.pre_ranking.size=15", "traffic.block=128"),
-            *("phases.bootstrap=600", "phases.log=800", "phases.evaluate=256", "phases.shadow=0"),
+            *("phases.cold_start=600", "phases.log=800", "phases.evaluate=256", "phases.shadow=0"),
             *("report.resamples=20", "report.detail_requests=32"),
             "arms={deployed: {}, softmax-platt: {ranking: {model: softmax-platt}}, "
             "jrc: {ranking: {model: jrc}}, sbcr: {ranking: {model: sbcr}}}",
@@ -198,10 +198,11 @@ def changes(kept: dict[str, Any], now: dict[str, Any]) -> list[str]:
             for path, was in kept["digests"].items()
             if now["digests"].get(path) != was
         ]
-    tolerance = TRAINED if kept["is_trained"] else UNTRAINED
+    is_trained = kept.get("is_trained", False)  # a chain of answers has digests alone
+    tolerance = TRAINED if is_trained else UNTRAINED
     return [
         f"{path} differs by more than {tolerance:g}: {was!r} -> {now['values'].get(path)!r}"
         for path, was in kept["values"].items()
-        if (not kept["is_trained"] or path.rpartition("/")[2] in PORTABLE)
+        if (not is_trained or path.rpartition("/")[2] in PORTABLE)
         and not math.isclose(was, now["values"].get(path, math.inf), rel_tol=tolerance, abs_tol=1e-12)
     ]

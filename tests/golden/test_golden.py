@@ -30,7 +30,7 @@ def update():
     return module
 
 
-ALWAYS = ("quick", "market", "budgets", "late")  # the others are `make drill`'s
+ALWAYS = ("quick", "market", "late")  # the others are `make drill`'s
 CASES = [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.drill) for name in RUNS]
 
 

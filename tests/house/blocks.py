@@ -10,6 +10,7 @@ The words behind a fence's language say how; nobody sees them on the page:
     ```yaml part         some keys of one, checked on top of scenarios/quick.yaml
     ```… file=NAME       also written as that file, for the blocks below it
     ```text              what a program prints; not tried
+    ```text printed      put there when the site is built, from the shell block above (docs/printed.py)
 
 `python tests/house/blocks.py` counts them.
 """
@@ -28,7 +29,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted(path for path in (ROOT / "docs").rglob("*.md") if "made" not in path.parts),
 ]
-LANGUAGES = {"shell": {"parse"}, "python": {"parse"}, "yaml": {"part"}, "text": set[str]()}
+LANGUAGES = {"shell": {"parse"}, "python": {"parse"}, "yaml": {"part"}, "text": {"printed"}}
 FENCE = re.compile(
     r"^(?P<marks>`{3,})(?P<info>[^`\n]*)\n(?P<text>.*?)^(?P=marks)`*[ ]*$", re.DOTALL | re.MULTILINE
 )
@@ -76,7 +77,7 @@ def made(page: Path, line: int, info: list[str], text: str) -> Block:
     """The block of a fence; ValueError where the words behind its marks are none of the above."""
     language, words = (info[0] if info else ""), info[1:]
     files = [word.partition("=")[2] for word in words if word.startswith("file=")]
-    others = frozenset(word for word in words if not word.startswith("file="))
+    others = frozenset(word for word in words if not word.startswith(("file=", "lines=")))
     if language not in LANGUAGES or others - LANGUAGES[language] or len(files) > 1:
         raise ValueError(f"{page.name}:{line}: no such kind of block: {' '.join(info) or 'nothing'}")
     return Block(page, line, language, others, files[0] if files else "", text)

@@ -1,4 +1,4 @@
-"""Picture of the package layers, from the table of tests/house/test_rooms.py.
+"""Picture of the package layers, from the table of tests/house/test_packages.py.
 
 `PYTHONPATH=tests python -m house.layers_picture` writes docs/architecture.svg.
 """
@@ -98,6 +98,6 @@ def style() -> str:
 
 
 if __name__ == "__main__":
-    from house.test_rooms import LAYERS
+    from house.test_packages import LAYERS
 
     FILE.write_text(drawing(LAYERS), encoding="utf-8")

@@ -23,7 +23,7 @@ from cascade_sim.world.availability import AdAvailability
 from house.sources import MODULES, parse, walk
 
 CONTRACTS = [getattr(protocols, name) for name in protocols.__all__]
-RECORDS = (protocols.Portfolio, protocols.Moment, protocols.Feedback)  # in the example of Bidder
+RECORDS = (protocols.Portfolio, protocols.MarketTime, protocols.Feedback)  # in the example of Bidder
 SHIPPED = {
     protocols.Scorer: (scorers.RandomScorer, scorers.ConstantScorer, scorers.TruthScorer, scorers.ModelScorer,
                        logged.LoggedScorer),

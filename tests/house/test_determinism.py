@@ -27,7 +27,7 @@ from worlds.cascades import decided, make_arm
 from worlds.tiny_market import ROOT, part_of, tiny_scenario
 
 SHORT = (
-    *("phases.bootstrap=200", "phases.log=300", "phases.shadow=130", "phases.evaluate=200"),
+    *("phases.cold_start=200", "phases.log=300", "phases.shadow=130", "phases.evaluate=200"),
     *("traffic.block=64", "report.resamples=10", "report.detail_requests=70"),
 )
 
@@ -61,7 +61,7 @@ def test_metrics_logs_and_models_are_byte_identical(runs, other):
     assert (runs / "one" / "metrics.json").read_bytes() == (runs / other / "metrics.json").read_bytes()
     first, second = digests(runs / "one"), digests(runs / other)
     assert first == second
-    assert {"bootstrap", "log", "shadow", "evaluate-ltr", "service-ltr", "rank.safetensors"} <= set(first)
+    assert {"cold_start", "log", "shadow", "evaluate-ltr", "service-ltr", "rank.safetensors"} <= set(first)
 
 
 def test_a_run_from_the_cache_gives_the_same_bytes(runs, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import ast
 import doctest
 import importlib
 import re
+import runpy
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -180,6 +181,24 @@ def read_command(words: list[str]) -> None:
 def test_the_blocks_are_many_and_counted():
     counts = re.findall(r"\d+", count_text())
     assert len(counts) == 5 and int(counts[0]) == sum(map(int, counts[2:])) > 50
+
+
+def test_what_a_page_shows_as_printed_comes_from_the_command_above_it():
+    with_output = runpy.run_path(str(ROOT / "docs" / "printed.py"))["with_output"]
+    command = "```shell\npython -m cascade_sim validate scenarios/quick.yaml\n```\n"
+    page = f"{command}\nIn words:\n\n```text printed lines=1\ntyped\n```\nend\n"
+    made = with_output(page)
+    assert made.startswith(command) and made.endswith("end\n") and "typed" not in made
+    assert re.search(r"```text\nok: scenarios/quick.yaml\n```", made)
+    with pytest.raises(RuntimeError, match="no command above"):
+        with_output("```text printed\nx\n```\n")
+    with pytest.raises(RuntimeError, match="exit code 2"):
+        with_output(page.replace("quick", "quik"))
+
+
+def test_blocks_that_the_site_prints_hold_no_figures():
+    printed = [block for page in PAGES for block in blocks(page) if "printed" in block.words]
+    assert printed and not any(re.search(r"\d", block.text) for block in printed)
 
 
 @pytest.mark.parametrize("info", [["bash"], [], ["yaml", "parse"], ["python", "file=a", "file=b"]])

@@ -40,7 +40,7 @@ def test_every_command_it_names_exists():
 def test_the_shortest_scenario_worth_running_has_its_arms(tmp_path):
     file = tmp_path / "wider.yaml"
     file.write_text(block(FILE, "yaml"))
-    assert list(load_scenario(file).arms) == ["today", "wider", "squashed"]
+    assert list(load_scenario(file).arms) == ["production", "wider", "squashed"]
 
 
 def test_the_error_shown_is_the_error_given(tmp_path):
@@ -63,7 +63,7 @@ def test_the_five_lines_that_guard_revenue_are_the_shipped_ones():
 
 
 def test_the_users_of_the_docs_do_what_they_expect(tmp_path):
-    page = ROOT / "docs" / "how_to" / "own_users.md"
+    page = ROOT / "docs" / "how_to" / "custom_users.md"
     (tmp_path / "one_look.py").write_text(block(page, "python", "class OneLook"))
     users = Users(click_model="one_look.py:OneLook", options={"chance": 0.4})
     model, n = build_click_model(users, np.ones(2), tmp_path), 50_000

@@ -111,7 +111,7 @@ def test_charges_in_the_log_sum_to_the_revenue_in_the_metrics_exactly(study, arm
     assert row["rpm"]["value"] == pytest.approx(1000 * total / 1e6 / shown, rel=1e-12)
 
 
-@pytest.mark.parametrize("table", ["bootstrap", "log", *[f"evaluate-{arm}" for arm in ARMS]])
+@pytest.mark.parametrize("table", ["cold_start", "log", *[f"evaluate-{arm}" for arm in ARMS]])
 def test_every_charge_has_a_click_and_every_click_its_charge(study, table):
     log = read_table(study.folder, table)
     assert np.array_equal(log["charge_micros"], np.where(log["click"], log["cpc_micros"], 0))
@@ -132,8 +132,8 @@ def test_the_logged_propensity_is_how_often_the_page_was_explored(study):
 
 
 def test_weighted_by_its_propensity_every_candidate_is_shown_alike(study):
-    """The bootstrap is uniform: each impression weighs 60, so each slot stands for 60 ads a request."""
-    log = read_table(study.folder, "bootstrap")
+    """The cold start is uniform: each impression weighs 60, so each slot stands for 60 ads a request."""
+    log = read_table(study.folder, "cold_start")
     assert np.allclose(1 / log["propensity"], 60)
     counts = np.bincount(log["ad"], minlength=600)
     users = log["user"][log["slot"] == 0]

@@ -32,9 +32,9 @@ cascade: {retrieval: {size: 30}, pre_ranking: {model: mine, size: 8}, ranking: {
 traffic: {block: 64}
 models:
   mine: {kind: "models.net:MyNet", features: [quality, tier], data: [log], epochs: 1}
-phases: {bootstrap: 200, log: 200, shadow: 0, evaluate: 128}
-arms: {today: {}}
-report: {baseline: today, resamples: 20, detail_requests: 8}
+phases: {cold_start: 200, log: 200, shadow: 0, evaluate: 128}
+arms: {production: {}}
+report: {baseline: production, resamples: 20, detail_requests: 8}
 """
 TEST = """
 import pytest
@@ -64,6 +64,7 @@ here = pathlib.Path.cwd()
 assert here not in pathlib.Path(cascade_sim.__file__).parents
 assert all(str(here) in str(list(module.__path__)) for module in (agents, analysis, models))
 assert load_scenario("market_day").market.profile.endswith("avito_week.csv")
+assert load_scenario("scenarios/market_day.yaml") == load_scenario("market_day")
 cascade_sim.study.run.write_report = lambda *_: None  # the command has drawn its page
 assert run("tiny.yaml", out="runs/python").metrics == open_run("runs/tiny").metrics
 baseline("runs/tiny", "revenue.json")

@@ -34,12 +34,31 @@ BANNED = {
     r"\bYardstick\b|\bCrowd\b|\bOnALine\b|\bLoggedStore\b": (
         "ReferenceSets, BidderPopulation, LinearlyCalibrated, LogStore"
     ),
+    r"\btoday's (value|reserve)|\[\"(today|then)\"\]|\btoday: \{\}|_then\"": (
+        "current, variant; an arm: production"
+    ),
+    r"\bworld\.logged\b|\bimported market|\bevidence level\b|\bis_market\b|\bMARKET_FILE\b": (
+        "world.replay, imported log, log completeness, is_log_store"
+    ),
+    r"\bWelfare vs oracle\b|\bclicked lift\b|[\"']pairing[\"']|\.pairing\(": (
+        "Welfare efficiency, realised lift, variance_reduction"
+    ),
+    r"\bphases\.bootstrap\b|\bbootstrap: ?\d|\[bootstrap\b|[\"']bootstrap[\"']": "cold_start",
     r"\bsmallest_seen\b|\bworth_of_pairing\b": "minimum_detectable_effect, variance_reduction",
     r"\b(MOST|LARGEST|LEAST|FEWEST)_[A-Z]": "MAX_, MIN_",
+    r"\b(own_log|ask_a_log|richer_world|learned_bids|own_(model|users)(?=\.md))\b": "replay_log, …",
+    r"--(fresh|uneven)\b": "--traffic-sample, --allow-unequal-grids",
+    r"\bcommands[./]questions\b|\btest_rooms\b": "commands.analysis, test_packages",
+    r"\bto_keep\b|\bslot\.harm\b": "critical_bid, externality",
+    r"\b(own_code|OWN_CODE)\b": "user_code",
+    r"\bbidding import .*\bMoment\b": "MarketTime, now",
 }
 ALLOWED = {
     "tests/house/test_words.py": "names the words",
+    "cascade_sim/commands/renamed.py": "maps options of before",
     "tests/drills/same_results.py": "maps the keys of older results",
+    "cascade_sim/scenario/renamed.py": "names earlier keys",
+    "tests/scenario/test_renamed.py": "gives earlier keys",
 }
 
 

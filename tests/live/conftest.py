@@ -27,7 +27,7 @@ def session(folder):
 
 @pytest.fixture(scope="session")
 def market(study, tmp_path_factory):
-    """An imported market of level pre_ranking."""
+    """An imported log of level pre_ranking."""
     return market_of(study.sim, study.evaluation.baseline, tmp_path_factory.mktemp("live") / "market", 500)
 
 

@@ -32,7 +32,7 @@ def test_all_requests_in_their_order_a_page_at_a_time(both):
 def test_filters_by_user_ad_advertiser_revenue_and_change(both):
     session, arm, base, _ = both
     page = look_at(session, arm, base, 7, None)
-    first = page["pages"]["today"][0]
+    first = page["pages"]["current"][0]
     for wanted in (
         Filter(user=page["user"]),
         Filter(ad=first["ad"]),
@@ -43,8 +43,8 @@ def test_filters_by_user_ad_advertiser_revenue_and_change(both):
         numbers = [row["request"] for row in listed(*both, wanted)["rows"]]
         assert 0 < found["total"] < 500 and (7 in numbers or found["total"] > 12), wanted
     dear = listed(*both, Filter(least=0.5, sort="revenue"))["rows"]
-    assert all(row["then"] >= 0.5 for row in dear)
-    assert [row["then"] for row in dear] == sorted((row["then"] for row in dear), reverse=True)
+    assert all(row["variant"] >= 0.5 for row in dear)
+    assert [row["variant"] for row in dear] == sorted((row["variant"] for row in dear), reverse=True)
     for wrong in (Filter(user="x"), Filter(ad="99999"), Filter(advertiser="-1"), Filter(sort="name")):
         with pytest.raises(UserError):
             listed(*both, wrong)
@@ -57,7 +57,7 @@ def test_a_look_at_a_request_says_of_an_ad_what_trace_says(both):
         found = look_at(session, base, base, number, str(ad))
         told = {**found["ad"], "ad": int(found["ad"]["ad"]), "advertiser": int(found["ad"]["advertiser"])}
         assert json.dumps(told) == json.dumps(said["ad"])
-        shown = [place["cpc_micros"] for place in found["pages"]["then"] if place["slot"] is not None]
+        shown = [place["cpc_micros"] for place in found["pages"]["variant"] if place["slot"] is not None]
         assert shown == [place["cpc_micros"] for place in said["win_set"]]
 
 

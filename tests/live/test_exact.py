@@ -28,7 +28,7 @@ def words_of(session, parameter):
     """A turn of this parameter that the rules allow."""
     if parameter["path"] in OTHER:
         return OTHER[parameter["path"]]
-    values = [value for value in curve_values(parameter) if value != parameter["today"]]
+    values = [value for value in curve_values(parameter) if value != parameter["current"]]
     for value in (*values[len(values) // 2 :], *values):
         words = (f"{parameter['path']}={value}",)
         with suppress(UserError):
@@ -90,7 +90,9 @@ def test_on_all_requests_the_quick_figures_are_the_exact_ones_and_their_interval
         assert found["requests"] == found["of"] == session.n_requests
         for name, entry in found["measures"].items():
             value = exact[name]["value"]
-            assert entry["then"]["value"] == (None if value is None else pytest.approx(value, rel=1e-9)), name
+            assert entry["variant"]["value"] == (None if value is None else pytest.approx(value, rel=1e-9)), (
+                name
+            )
         lead, own = (side["expected_revenue_per_request"]["lift"] for side in (found["measures"], exact))
         assert lead["value"] == pytest.approx(own["value"], abs=1e-12)
         if own["high"] > own["low"]:

@@ -39,7 +39,7 @@ def test_requests_of_one_unit_count_as_one():
 def test_what_advertisers_pay_adds_up_to_the_revenue(turned):
     session, arm, base, blocks = turned
     found = answered(session, arm, base, blocks)
-    for side, key in (("today", "paid_today"), ("then", "paid_then")):
+    for side, key in (("current", "paid_current"), ("variant", "paid_variant")):
         paid = sum(row[key] for row in found["payers"]["tiers"])
         assert paid == pytest.approx(1000 * found["measures"]["expected_revenue_per_request"][side]["value"])
     tiers = found["payers"]["tiers"]
@@ -50,13 +50,13 @@ def test_what_advertisers_pay_adds_up_to_the_revenue(turned):
 def test_the_funnel_says_where_the_best_ads_went(turned):
     session, arm, base, blocks = turned
     found = answered(session, arm, base, blocks)["funnel"]
-    for side, size in (("today", base.most_auctioned), ("then", arm.most_auctioned)):
+    for side, size in (("current", base.most_auctioned), ("variant", arm.most_auctioned)):
         assert found[side]["competitive_set"] == size and sum(found[side]["best"].values()) == pytest.approx(
             1
         )
     recall = answered(session, arm, base, blocks)["measures"]["true_value_recall"]
-    assert found["then"]["best"]["pre_ranking"] == pytest.approx(1 - recall["then"]["value"], abs=0.01)
-    assert found["then"]["best"]["pre_ranking"] < found["today"]["best"]["pre_ranking"]
+    assert found["variant"]["best"]["pre_ranking"] == pytest.approx(1 - recall["variant"]["value"], abs=0.01)
+    assert found["variant"]["best"]["pre_ranking"] < found["current"]["best"]["pre_ranking"]
 
 
 def test_the_same_way_twice_moves_nothing(turned):
@@ -64,7 +64,7 @@ def test_the_same_way_twice_moves_nothing(turned):
     found = answered(session, base, base, blocks)
     assert found["pages_changed"] == 0 and found["payers"]["movers"] == [] and found["day"] is None
     moved = [
-        entry["difference"] for entry in found["measures"].values() if entry["then"]["value"] is not None
+        entry["difference"] for entry in found["measures"].values() if entry["variant"]["value"] is not None
     ]
     assert moved and all(gap == {"value": 0.0, "low": 0.0, "high": 0.0} for gap in moved)
 

@@ -102,7 +102,7 @@ def test_it_fits_its_window_and_leads_with_the_answer(visit, width, scheme):
 
 def test_a_slider_moves_the_answer_and_the_address_and_the_address_restores_it(visit):
     page = visit()
-    assert "today" in headline(page)
+    assert "current" in headline(page)
     slider = page.locator("#parameter-auction-reserve_cpc")
     slider.evaluate(
         "node => { node.value = node.max; node.dispatchEvent(new Event('input', {bubbles: true})); }"
@@ -114,7 +114,7 @@ def test_a_slider_moves_the_answer_and_the_address_and_the_address_restores_it(v
     assert headline(again) == said
     assert again.locator("#parameter-auction-reserve_cpc").input_value() == slider.input_value()
     again.locator("#reset").click()
-    again.locator("#headline", has_text="today").wait_for()
+    again.locator("#headline", has_text="current").wait_for()
     assert "set=" not in again.url
 
 
@@ -160,18 +160,18 @@ def test_the_exact_answer_is_marked_and_the_command_is_shown(visit, folder):
     page = visit("?set=auction.reserve_cpc=0.6")
     assert page.locator("#command").inner_text().endswith(f"whatif {folder} --set auction.reserve_cpc=0.6")
     page.locator("#exact").click()
-    page.locator("#basis .badge", has_text="exact").wait_for()
+    page.locator("#basis .badge", has_text="bootstrapped").wait_for()
 
 
 def test_an_exact_answer_says_that_it_holds_the_arm_against_itself(visit):
     page = visit("?set=auction.reserve_cpc=0.6&against=ltr")
     assert "compared with arm ltr" in page.locator("#question").inner_text()
-    assert "compared with the arm as it is" in page.locator("#same-words").inner_text()
+    assert "compared with the unmodified arm" in page.locator("#same-words").inner_text()
     page.locator("#tab-funnel").click()
     assert "ltr" in page.locator("#view-funnel [aria-label='Ads by stage'] thead").inner_text()
     page.locator("#exact").click()
-    page.locator("#basis .badge", has_text="exact").wait_for()
-    assert "compared with the arm as it is" in page.locator("#question").inner_text()
+    page.locator("#basis .badge", has_text="bootstrapped").wait_for()
+    assert "compared with the unmodified arm" in page.locator("#question").inner_text()
 
 
 def test_the_answer_stays_in_sight_while_a_parameter_below_it_is_turned(visit):

@@ -17,9 +17,11 @@ from cascade_sim.cli import main
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.live import runs
 from cascade_sim.live.access import door_of, token_in
+from cascade_sim.live.runs import market_days
 from cascade_sim.live.server import FILES, HERE, Live, listening
 from cascade_sim.live.session import Variant
 from cascade_sim.live.work import CancellableProgress, Superseded
+from cascade_sim.scenario.file import load_scenario
 
 HOST = "http://127.0.0.1"
 SECRET = "a-long-secret-that-nobody-guesses"
@@ -69,12 +71,14 @@ def test_a_market_has_its_day_and_the_names_of_the_log(client):
     }
     asked = {"run": 2, "set": "auction.reserve_cpc=0.3", "all": "1"}
     found = client.get("/api/answer", params=asked).json()
-    assert len(found["day"]["revenue_then"]) == len(found["day"]["requests"]) > 1  # of a short log by seconds
+    assert (
+        len(found["day"]["revenue_variant"]) == len(found["day"]["requests"]) > 1
+    )  # of a short log by seconds
     assert found["day"]["unit"] == "second" and sum(found["day"]["requests"]) == 500
-    assert found["measures"]["observed_revenue_share"]["then"]["value"] > 0
+    assert found["measures"]["observed_revenue_share"]["variant"]["value"] > 0
     listed = client.get("/api/requests", params={**asked, "changed": "1", "sort": "loss"}).json()
     look = client.get("/api/look", params={**asked, "request": listed["rows"][0]["request"]}).json()
-    ad = look["pages"]["today"][0]["ad"]
+    ad = look["pages"]["current"][0]["ad"]
     assert (
         client.get("/api/look", params={**asked, "request": look["request"], "ad": ad}).json()["ad"]["ad"]
         == ad
@@ -275,5 +279,35 @@ def test_the_command_answers_at_its_address_until_it_is_interrupted(folder):
 
 
 def test_words_in_a_run_cannot_become_markup(client):
-    found = client.get("/api/answer", params={"set": "<script>alert(1)</script>=1"})
+    found = client.get("/api/exact", params={"set": "<script>alert(1)</script>=1"})
     assert found.status_code == 400 and found.headers["content-type"] == "application/json"
+
+
+def test_a_mistyped_parameter_is_left_out_with_the_reason_and_does_not_block_the_others(client):
+    def asked(*words):
+        return client.get("/api/answer", params={"set": list(words)})
+
+    good = asked("auction.reserve_cpc=0.6").json()
+    found = asked("auction.reserv=1", "auction.reserve_cpc=0.6", "cascade.slots=many").json()
+    left = {each["word"]: each["why"] for each in found.pop("left_out")}
+    assert list(left) == ["auction.reserv=1", "cascade.slots=many"] and good.pop("left_out") == []
+    assert "did you mean 'reserve_cpc'" in left["auction.reserv=1"]
+    assert found == good
+    # What two parameters forbid together is nobody's slip of the pen.
+    clash = asked("auction.pricing=vcg", "auction.squashing=0.5")
+    assert clash.status_code == 400 and "vcg needs squashing 1" in clash.json()["error"]
+
+
+def test_a_run_with_a_market_says_what_its_days_brought_beside_the_evaluation():
+    scenario = load_scenario("market_day")
+    entry = {"value": 0.371, "low": 0.36, "high": 0.38}
+    metrics = {
+        "arms": {"current": {"revenue_per_request": entry}},
+        "market": {"arms": {"current": {"revenue_per_request": 0.081, "ctr": float("nan"), "hours": {}}}},
+    }
+    found = market_days(metrics, scenario)
+    assert found["has_budgets"] and found["days"] == scenario.market.days
+    assert found["arms"]["current"]["revenue_per_request"] == {"days": 0.081, "evaluation": 0.371}
+    assert found["arms"]["current"]["ctr"] == {"days": None, "evaluation": None}
+    assert market_days({"arms": metrics["arms"]}, scenario) is None
+    assert market_days(metrics, load_scenario("quick")) is None

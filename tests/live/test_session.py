@@ -34,7 +34,7 @@ def test_models_are_asked_once_whatever_parameters_are_turned(folder, monkeypatc
 def test_what_cannot_be_turned_is_refused_in_the_words_of_whatif(session):
     for words, text in (
         (("cascade.pre_ranking.size=2",), "leaves no runner-up"),
-        (("world.ads=5",), "cannot be turned after the fact"),
+        (("world.ads=5",), "cannot be changed after the fact"),
         (("auction.reserve=1",), "unknown key"),
         (("auction.reserve_cpc=0.1,0.2",), "one value"),
         (("auction.pricing=soft_floor",), "needs soft_floor"),
@@ -49,7 +49,7 @@ def test_what_cannot_be_turned_is_refused_in_the_words_of_whatif(session):
 
 def test_a_log_of_winners_cannot_be_opened_and_says_what_can_be_asked(study, tmp_path):
     folder = market_of(study.sim, study.evaluation.baseline, tmp_path / "winners", 200, "winners")
-    with pytest.raises(UserError, match="evidence level 'winners'.* `whatif` gives bounds"):
+    with pytest.raises(UserError, match="log completeness is 'winners'.* `whatif` gives bounds"):
         Session(folder)
 
 

@@ -85,6 +85,7 @@ def test_the_defaults_fit_a_small_file(folder, tmp_path, capsys):
     assert "Still learning: pointwise" in (tmp_path / "ltr.html").read_text()
 
 
+@pytest.mark.drill
 def test_the_least_positive_grade_can_be_moved(folder, tmp_path):
     rates = []
     for grade in ("1", "2"):
@@ -137,6 +138,7 @@ SPREAD = ["--preset", "small", "--layers", "4", "--epochs", "2", "--seeds", "2",
 RIVALS = [word for name in ("pointwise", "softmax", "rcr") for word in ("--objective", name)]
 
 
+@pytest.mark.drill
 def test_a_preset_prints_the_tables_of_the_papers_and_its_choices_do_not_see_the_test_file(
     folder, tmp_path, capsys
 ):

@@ -5,10 +5,11 @@ import string
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade_sim.ltr.files import MAX_ID, NO_QID, TOO_LARGE, parse, parse_line
+from effort import examples
 
 GOOD = [
     "2 qid:10 1:0.5 3:-1e-3 # a comment 4:x",
@@ -78,6 +79,7 @@ def assert_the_same(text):
 
 
 @pytest.mark.parametrize("text", [*GOOD, *BAD])
+@pytest.mark.few(8)
 def test_the_quick_parser_reads_and_refuses_what_the_slow_one_does(text):
     assert_the_same(text)
 
@@ -102,13 +104,13 @@ def test_values_are_those_written():
     assert features == {1: 0.5, 3: float(np.float32(-0.001))}
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.text(alphabet="0123456789:.+-eE# \tqidx_", max_size=30))
 def test_the_parsers_agree_on_lines_of_odd_characters(text):
     assert_the_same(text)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.floats(allow_nan=False, allow_infinity=False, width=32), st.sampled_from(["g", ".9g", ".17g", "f"]))
 def test_numbers_in_any_notation_keep_single_precision(number, notation):
     text = f"0 1:{number:{notation}}"

@@ -11,14 +11,14 @@ from cascade_sim.ltr import training as ltr_training
 from cascade_sim.ltr.files import RankingFile
 from cascade_sim.ltr.training import (
     Settings,
+    default_batch,
+    default_epochs,
+    default_layers,
     list_columns,
     outputs_of,
     still_learning,
     thinned,
     train,
-    usual_batch,
-    usual_epochs,
-    usual_layers,
 )
 from cascade_sim.models.objectives import make_objective
 from worlds.ltr_files import table
@@ -177,8 +177,8 @@ def test_pointwise_finds_its_level_and_pairs_alone_never_do():
 
 @pytest.mark.parametrize("n_lists", [1, 3, 20, 64, 161, 500, 1_000, 20_000, 200_000])
 def test_a_file_of_any_size_gets_steps_enough(n_lists):
-    batch = usual_batch(n_lists)
-    epochs = usual_epochs(n_lists, batch)
+    batch = default_batch(n_lists)
+    epochs = default_epochs(n_lists, batch)
     steps = -(-n_lists // batch)
     assert 1 <= batch <= min(n_lists, 32) and 5 <= epochs <= 40
     assert steps >= min(n_lists / 4, 32)  # by lists in fours, where they are too few for more
@@ -186,7 +186,7 @@ def test_a_file_of_any_size_gets_steps_enough(n_lists):
 
 
 def test_a_small_file_gets_a_small_net():
-    weights = [np.prod(usual_layers(n)) for n in (500, 50_000, 500_000)]
+    weights = [np.prod(default_layers(n)) for n in (500, 50_000, 500_000)]
     assert weights == sorted(set(weights))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.agents.bidders import BIDDERS
-from cascade_sim.agents.bidding import Feedback, Moment
+from cascade_sim.agents.bidding import Feedback, MarketTime
 from cascade_sim.cascade.ledger import NO_BUDGET, Ledger
 from cascade_sim.environments.market_inputs import draw_budgets
 from cascade_sim.foundation.errors import UserError
@@ -15,7 +15,7 @@ from cascade_sim.scenario.market import BidderSpec, Budgets
 from cascade_sim.study.simulation import Simulation
 from worlds.timed_market import RECORDER, timed_scenario, write_bidder
 
-START = Moment(0.0, 0, 0.0, 0.0)
+START = MarketTime(0.0, 0, 0.0, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,10 @@ def test_all_built_in_kinds_can_be_named_and_live_without_a_single_advertiser(si
     assert (found.kind_of == 0).all()
     zeros = np.zeros(n, np.int64)
     for time in (0.0, 300.0, 86_400.0):
-        moment = Moment(time, int(time // 86_400), (time % 86_400) / 86_400, (time % 86_400) / 86_400)
-        found.observe(Feedback(zeros, zeros, zeros, zeros, zeros, zeros), moment)
-        assert (found.bids(moment, sim.world.n_ads) == sim.world.init_bid).all()
-        assert (found.participation(moment, n) == 1.0).all()
+        now = MarketTime(time, int(time // 86_400), (time % 86_400) / 86_400, (time % 86_400) / 86_400)
+        found.observe(Feedback(zeros, zeros, zeros, zeros, zeros, zeros), now)
+        assert (found.bids(now, sim.world.n_ads) == sim.world.init_bid).all()
+        assert (found.participation(now, n) == 1.0).all()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 from cascade_sim.cli import main
 from cascade_sim.foundation.errors import ScenarioError, UserError
 from cascade_sim.market.advertisers import MAX_BID
-from cascade_sim.market.dry_run import rehearse
+from cascade_sim.market.dry_run import dry_run
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.plugins import require_options
 from worlds.tiny_market import QUICK, TINY, tiny_scenario
@@ -23,16 +23,16 @@ from cascade_sim.agents.bidding import Bidder
 from cascade_sim.agents.click_models import PositionBased
 
 class High(Bidder):
-    def bids(self, moment):
+    def bids(self, now):
         return self.value * 1e9
 class Words(Bidder):
-    def bids(self, moment):
+    def bids(self, now):
         return np.array([str(value) for value in self.value])
 class Complex(Bidder):
-    def bids(self, moment):
+    def bids(self, now):
         return self.value + 1j
 class Unlearned(Bidder):
-    def observe(self, feedback, moment):
+    def observe(self, feedback, now):
         self.nothing
 class Certain(PositionBased):
     def expected(self, true_ctr, shown):
@@ -95,14 +95,14 @@ def test_the_study_draws_as_if_nothing_had_been_rehearsed(own):
         return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
 
     before = state()
-    rehearse(scenario)
+    dry_run(scenario)
     assert state() == before
 
 
 def test_bids_above_the_largest_are_told_with_the_keys_to_lower():
     with pytest.raises(UserError, match=f"{MAX_BID:,.0f}.* median .* sigma"):
-        rehearse(tiny_scenario("market={}", "world.bids.median=10000", "world.bids.sigma=3"))
-    rehearse(tiny_scenario("world.bids.median=10000", "world.bids.sigma=3"))  # without a market
+        dry_run(tiny_scenario("market={}", "world.bids.median=10000", "world.bids.sigma=3"))
+    dry_run(tiny_scenario("world.bids.median=10000", "world.bids.sigma=3"))  # without a market
 
 
 @pytest.mark.parametrize("hidden", [9, 3, 17])

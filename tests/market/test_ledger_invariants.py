@@ -1,12 +1,13 @@
 """Invariants of the ledger, over drawn cases: charges add up, have a click, and stay within the budget."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade_sim.cascade.ledger import take
+from effort import examples
 
-MANY = settings(max_examples=2000)
+MANY = examples(2000)
 REQUESTS, SLOTS, ADVERTISERS = 6, 3, 4
 CELLS = REQUESTS * SLOTS
 SIZE = 3 * CELLS + ADVERTISERS

@@ -222,10 +222,10 @@ class Own(Bidder):
         super().__init__(portfolio)
         self.level = self.value * {factor}
 
-    def bids(self, moment):
+    def bids(self, now):
         return self.level
 
-    def observe(self, feedback, moment):
+    def observe(self, feedback, now):
         self.level = self.level * 0.9
 """
 

@@ -141,8 +141,8 @@ def test_requests_of_a_window_see_the_bids_from_its_start(tmp_path):
 
 def test_bidders_are_asked_at_the_start_and_after_every_update(recorded):
     asked = recorded.bidder("one").asked
-    assert [moment.time for moment in asked] == [7200.0 * i for i in range(25)]
-    assert [moment.day for moment in asked] == [0] * 12 + [1] * 12 + [2]
+    assert [now.time for now in asked] == [7200.0 * i for i in range(25)]
+    assert [now.day for now in asked] == [0] * 12 + [1] * 12 + [2]
     assert asked[12].elapsed == asked[12].expected_traffic == 0.0
     assert asked[6].elapsed == asked[6].expected_traffic == pytest.approx(0.5)
 
@@ -159,8 +159,8 @@ def test_bidders_are_told_exactly_what_happened_to_their_own_advertisers(recorde
 
     arrival = np.where(log["conversion"], log["time"] + delays(kinds, draw), np.inf)
     before, n_late = 0.0, 0
-    for moment, told in bidder.told:
-        now = moment.time
+    for at, told in bidder.told:
+        now = at.time
         rows = (log["time"] >= before) & (log["time"] < now)
         expected = {
             "impressions": recorded.per_advertiser(rows),
@@ -168,7 +168,7 @@ def test_bidders_are_told_exactly_what_happened_to_their_own_advertisers(recorde
             "spend_micros": recorded.per_advertiser(rows, "charge_micros"),
             "conversions": recorded.per_advertiser((arrival > before) & (arrival <= now)),
             "spend_today_micros": recorded.per_advertiser(
-                (log["time"] >= moment.day * DAY) & (log["time"] < now), "charge_micros"
+                (log["time"] >= at.day * DAY) & (log["time"] < now), "charge_micros"
             ),
         }
         for key, values in expected.items():
@@ -188,10 +188,10 @@ def test_a_bidder_that_writes_into_what_it_is_given_changes_nothing_else(tmp_pat
         portfolio.value[:] = 77.0
         portfolio.budget_micros[:] = 77
 
-    def bids(self, moment):
+    def bids(self, now):
         return self.own
 
-    def observe(self, feedback, moment):
+    def observe(self, feedback, now):
         feedback.spend_today_micros[:] = 0
         feedback.impressions[:] = 0
 """
@@ -295,7 +295,7 @@ def test_a_block_is_ranked_again_at_most_once(monkeypatch):
 
 
 def test_nonsense_in_the_middle_of_a_run_stops_it_too(tmp_path):
-    body = "    def bids(self, moment):\n        return self.value * (np.nan if moment.time > 700 else 1)\n"
+    body = "    def bids(self, now):\n        return self.value * (np.nan if now.time > 700 else 1)\n"
     with pytest.raises(UserError, match=r"market\.bidders\.odd: .*bids.* nan"):
         live({"bidders": {"odd": {"kind": write_bidder(tmp_path, body)}}}, home=tmp_path)
 

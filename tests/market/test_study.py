@@ -12,7 +12,7 @@ from cascade_sim.foundation.errors import UserError
 from cascade_sim.market import study
 from cascade_sim.market.study import run_markets
 from cascade_sim.scenario import market
-from cascade_sim.storage import own_code
+from cascade_sim.storage import user_code
 from cascade_sim.storage.files import write_file
 from cascade_sim.storage.lock import Lock, holder_of, written_for
 from cascade_sim.storage.tables import read_table, tables
@@ -153,11 +153,11 @@ def test_a_job_writes_no_more_when_its_run_has_lost_the_folder(tmp_path):
 
 
 def test_modules_that_came_in_with_a_job_are_late_code_of_the_run(monkeypatch):
-    monkeypatch.setattr(own_code, "_loaded", {"helpers": (Path("helpers.py"), "07")})
-    before = own_code.loaded()
-    own_code.loaded_elsewhere({"helpers": ("elsewhere.py", "99"), "curves": ("curves.py", "9c")})
-    assert own_code.late((), before) == {"curves": "9c"} and own_code.late(()) == {
+    monkeypatch.setattr(user_code, "_loaded", {"helpers": (Path("helpers.py"), "07")})
+    before = user_code.loaded()
+    user_code.loaded_elsewhere({"helpers": ("elsewhere.py", "99"), "curves": ("curves.py", "9c")})
+    assert user_code.late((), before) == {"curves": "9c"} and user_code.late(()) == {
         "helpers": "07",
         "curves": "9c",
     }
-    assert own_code.loaded_since(before) == {"curves": ("curves.py", "9c")}
+    assert user_code.loaded_since(before) == {"curves": ("curves.py", "9c")}

@@ -99,6 +99,7 @@ def test_every_objective_learns_to_order_ads_within_a_request(name):
 
 
 @pytest.mark.parametrize("name", [name for name, kind in OBJECTIVES.items() if kind.has_scale])
+@pytest.mark.few(2)
 def test_an_objective_with_a_scale_predicts_the_ctr_of_a_fully_examined_slot(name):
     """Lower slots are seen less than half the time, and worse ads stand there."""
     if name == "multi_objective":
@@ -111,6 +112,7 @@ def test_an_objective_with_a_scale_predicts_the_ctr_of_a_fully_examined_slot(nam
 
 
 @pytest.mark.parametrize("name", ["softmax", "ranknet", "approx_ndcg"])
+@pytest.mark.few(1)
 def test_an_objective_without_a_scale_is_not_handed_one(name):
     """The level of its scores is that of the first weights: around 0, for clicks of a few percent."""
     click = DATA.shown.click * (np.arange(len(DATA.users)) % 9 == 0)

@@ -7,7 +7,7 @@ import pytest
 
 from cascade_sim.cli import main
 from cascade_sim.ope.coverage import coverage_study
-from cascade_sim.scenario.targets import AS_LOGGED, TODAY, Target
+from cascade_sim.scenario.targets import AS_LOGGED, CURRENT, Target
 from worlds.randomised_logs import SCENARIO, SMALL, logged
 
 TARGETS = (
@@ -83,15 +83,15 @@ def test_the_command_prints_a_table_and_writes_csv_and_plot(tmp_path, capsys):
         "--target",
         "colder",
         "--target",
-        TODAY,
+        CURRENT,
         "--quiet",
     ]
     files = ["--out", str(tmp_path / "c.csv"), "--plot", str(tmp_path / "c.png")]
     assert main(["coverage", str(SCENARIO), *sets, *options, *files]) in (0, 1)
     text = capsys.readouterr().out
-    assert f"{TODAY}: revenue per request" in text and "local DR" in text and "cascade DR" in text
+    assert f"{CURRENT}: revenue per request" in text and "local DR" in text and "cascade DR" in text
     rows = list(csv.DictReader((tmp_path / "c.csv").open()))
-    assert {row["target"] for row in rows} == {TODAY, "colder"}
+    assert {row["target"] for row in rows} == {CURRENT, "colder"}
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
 
 

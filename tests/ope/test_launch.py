@@ -40,13 +40,13 @@ def answered():
         block = arrivals.block("off_policy", index, LOGS * REQUESTS)
         log = parameter_log([parameter_tables(sim, block, arm)], arm.slots)
         none = {parameter: np.zeros(len(block)) for parameter in law.sigmas}
-        today, fixed = (
+        current, fixed = (
             serve_parameters(sim, block, arm, moved, none)[0] for moved in (law, law.moved(DEARER.parameters))
         )
-        start += expected_rewards(sim, block, today)[REWARD].sum()
+        start += expected_rewards(sim, block, current)[REWARD].sum()
         earned += expected_rewards(sim, block, fixed)[REWARD].sum()
-        at_launch, at_today = (decision_forecast(pages, effects)[REWARD] for pages in (fixed, today))
-        launch = launch_evidence(log, law, DEARER, REWARD, at_launch, at_today)
+        at_launch, at_current = (decision_forecast(pages, effects)[REWARD] for pages in (fixed, current))
+        launch = launch_evidence(log, law, DEARER, REWARD, at_launch, at_current)
         jittered = parameter_evidence(log, law, DEARER, REWARD, at_launch, 10.0)
         for first in range(0, len(block), REQUESTS):
             rows = slice(first, first + REQUESTS)
@@ -95,5 +95,5 @@ def test_a_launch_is_the_same_however_its_log_is_cut(answered):
     """The bandwidth and the fit depend on the rows alone, not on what else was asked."""
     found, _ = answered
     value, lift = found["local_dr"][0]
-    assert value.today.estimator == "local_dr" and lift == value.lift
-    assert value.lift.value == pytest.approx(value.value / value.today.value - 1)
+    assert value.current.estimator == "local_dr" and lift == value.lift
+    assert value.lift.value == pytest.approx(value.value / value.current.value - 1)

@@ -192,12 +192,12 @@ def test_logs_of_a_cascade_with_two_steps_are_written_and_read(tmp_path):
     step = "cascade.pre_ranking.earlier={coarse: {model: random, bid: none, size: SIZE}}"
     tables = []
     for steps in ((), (step.replace("SIZE", "24"),), (step.replace("SIZE", "12"),)):
-        phases = ("phases.bootstrap=0", "phases.log=0", "arms={today: {}}")
+        phases = ("phases.cold_start=0", "phases.log=0", "arms={production: {}}")
         scenario = small_scenario(*known, *asked, *phases, *steps)
         sim, folder = Simulation(scenario, scenario.seed), tmp_path / str(len(tables))
         folder.mkdir()
         with Progress(quiet=True) as progress:
-            write_logs(sim, sim.arm("today", resolved_arms(scenario)["today"]), folder, progress)
+            write_logs(sim, sim.arm("production", resolved_arms(scenario)["production"]), folder, progress)
         tables.append([read_table(folder, name) for name in (*PARAMETER_TABLES, *SLATE_TABLES)])
     three, whole, narrow = tables
     for one, other in zip(three, whole, strict=True):

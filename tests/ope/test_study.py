@@ -15,7 +15,7 @@ from cascade_sim.ope.study import (
     slope_answers,
     with_references,
 )
-from cascade_sim.scenario.targets import TODAY, parse_target
+from cascade_sim.scenario.targets import CURRENT, parse_target
 from cascade_sim.storage.folder import json_text
 from cascade_sim.study.results import combine_seeds
 from cascade_sim.study.simulation import Simulation
@@ -41,7 +41,7 @@ def found():
 
 def test_estimates_and_slopes_are_made_without_the_truth(found):
     _, _, made, slopes = found
-    assert list(made)[0] == TODAY and "pages as logged" in made and len(made) == 10
+    assert list(made)[0] == CURRENT and "pages as logged" in made and len(made) == 10
     assert set(slopes) == {"reserve_cpc", "squashing"}
     for one in made.values():
         assert set(one["rewards"]) == {"revenue", "clicks"}
@@ -72,9 +72,9 @@ def test_answers_are_held_against_the_truth(found):
                 else:
                     assert row["covers"] == float(low <= truth <= high)
                     assert row["error"]["value"] == pytest.approx(value - truth)
-    assert made[TODAY]["rewards"]["revenue"]["true_lift"]["value"] == 0
-    cheaper, today = (made[name]["rewards"]["clicks"] for name in ("cheaper", TODAY))
-    ratio = cheaper["truth"]["value"] / today["truth"]["value"]
+    assert made[CURRENT]["rewards"]["revenue"]["true_lift"]["value"] == 0
+    cheaper, current = (made[name]["rewards"]["clicks"] for name in ("cheaper", CURRENT))
+    ratio = cheaper["truth"]["value"] / current["truth"]["value"]
     assert cheaper["true_lift"]["value"] == pytest.approx(ratio - 1)
     assert all(row["refused"] for name, row in made["far-cheaper"]["rewards"]["revenue"]["estimators"].items()
                if name != "direct_method")  # fmt: skip

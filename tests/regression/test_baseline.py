@@ -19,8 +19,8 @@ def test_a_run_and_its_scenario_are_identical_to_the_baseline_of_the_run(home, t
     for what in (plain_run(), home / "plain.yaml"):
         assert main(["check", str(what), "--against", kept, "--quiet"]) == 0
         assert "identical: all 18 metrics" in capsys.readouterr().out
-    assert main(["check", str(plain_run()), "--against", kept, "--fresh", "1"]) == 2
-    assert "--fresh: " in capsys.readouterr().err
+    assert main(["check", str(plain_run()), "--against", kept, "--traffic-sample", "1"]) == 2
+    assert "--traffic-sample: " in capsys.readouterr().err
 
 
 def test_a_baseline_is_small_readable_and_the_same_bytes_again(file, measured):
@@ -28,11 +28,11 @@ def test_a_baseline_is_small_readable_and_the_same_bytes_again(file, measured):
     assert len(text) < 100_000
     assert text == baseline_text(measured)
     data = json.loads(text)
-    assert data["semantics"] and data["seed"] == 1 and set(data["arms"]) == {"today", "cheap"}
+    assert data["semantics"] and data["seed"] == 1 and set(data["arms"]) == {"production", "cheap"}
 
 
 def test_many_arms_share_the_room_by_halving_the_groups(measured):
-    arm = measured.blocks.arms["today"]
+    arm = measured.blocks.arms["production"]
     many = Blocks(512, 256, {f"arm{i}": arm for i in range(12)})
     data = json.loads(baseline_text(replace(measured, blocks=many)))
     assert data["groups"] == 128  # 12 * 128 = 6 * 256
@@ -68,11 +68,15 @@ def broken(data, path, value):
         ("groups", 100, "groups is 100; expected a power of 2 from 8 to 256"),
         ("arms", [], "arms is a list; expected an object"),
         ("arms", {}, "arms is empty"),
-        ("arms/today/sums/clicks", [1, 2], "arms.today.sums.clicks has 2 numbers; expected a list of 256"),
-        ("arms/today/sums/clicks", KeyError, "arms.today.sums.clicks is missing; expected a list"),
-        ("arms/today/values/rpm", "1", 'arms.today.values.rpm is "1"; expected a number or null'),
-        ("arms/today/values/rmp", 1.0, "unknown metric 'rmp'; did you mean 'rpm'?"),
-        ("arms/today/values/rpm", 1.0, "arms.today.values.rpm is 1, but its sums give"),
+        (
+            "arms/production/sums/clicks",
+            [1, 2],
+            "arms.production.sums.clicks has 2 numbers; expected a list of 256",
+        ),
+        ("arms/production/sums/clicks", KeyError, "arms.production.sums.clicks is missing; expected a list"),
+        ("arms/production/values/rpm", "1", 'arms.production.values.rpm is "1"; expected a number or null'),
+        ("arms/production/values/rmp", 1.0, "unknown metric 'rmp'; did you mean 'rpm'?"),
+        ("arms/production/values/rpm", 1.0, "arms.production.values.rpm is 1, but its sums give"),
         ("scenario/world/ads", 601, "traffic_hash is"),
         ("seeds", 1, "unknown key 'seeds'; did you mean 'seed'?"),
     ],
@@ -87,7 +91,7 @@ def test_a_damaged_baseline_is_refused_with_the_key_and_what_was_expected(file, 
 
 def test_one_changed_digit_of_a_sum_is_refused_with_how_to_make_the_file_anew(file, home, tmp_path, capsys):
     data = json.loads(file.read_text())
-    data["arms"]["today"]["sums"]["revenue"][7] *= 1 + 1e-9  # too little to show in any value
+    data["arms"]["production"]["sums"]["revenue"][7] *= 1 + 1e-9  # too little to show in any value
     (tmp_path / "bad.json").write_text(json.dumps(data))
     assert main(["check", str(plain_run()), "--against", str(tmp_path / "bad.json")]) == 2
     shown = capsys.readouterr().err
@@ -110,7 +114,7 @@ def test_another_layout_of_the_same_values_is_the_same_baseline(file, tmp_path):
 
 def test_a_negative_sum_is_named_with_its_place(file, tmp_path):
     data = json.loads(file.read_text())
-    data["arms"]["today"]["sums"]["impressions"][7] = -1
+    data["arms"]["production"]["sums"]["impressions"][7] = -1
     (tmp_path / "bad.json").write_text(json.dumps(data))
     with pytest.raises(UserError, match=r"sums.impressions\[7\] is -1; expected a number, 0 or more"):
         read_baseline(tmp_path / "bad.json")

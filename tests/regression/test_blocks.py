@@ -44,15 +44,15 @@ def test_a_run_without_its_sums_is_refused(tmp_path, capsys):
 
 def test_a_market_is_summed_by_day_and_its_last_day_may_be_a_part_of_one(measured):
     hours = {name: np.ones(30) for name in DAY_COLUMNS} | {"revenue": np.arange(30.0)}
-    arm = with_days(measured.blocks.arms["today"], hours)
+    arm = with_days(measured.blocks.arms["production"], hours)
     assert arm.days["requests"].tolist() == [24, 6]
     assert arm.days["revenue"].tolist() == [sum(range(24)), sum(range(24, 30))]
     assert arm.values["market_rpm"] == pytest.approx(1000 * sum(range(30)) / 30)
-    assert arm.values["rpm"] == measured.blocks.arms["today"].values["rpm"]
+    assert arm.values["rpm"] == measured.blocks.arms["production"].values["rpm"]
 
 
 def test_a_group_is_as_many_requests_in_a_row_as_any_other(measured):
-    arm = measured.blocks.arms["today"]
+    arm = measured.blocks.arms["production"]
     assert arm.sums["requests"].tolist() == [512 / 256] * 256
     halved = arm.with_groups(128)
     assert halved.sums["revenue"][0] == arm.sums["revenue"][:2].sum()
@@ -62,9 +62,9 @@ def test_a_group_is_as_many_requests_in_a_row_as_any_other(measured):
 def test_the_first_group_earned_what_the_log_of_its_requests_says(measured):
     from cascade_sim.storage.tables import read_table
 
-    log = read_table(plain_run(), "evaluate-today", ["request", "charge_micros"])
+    log = read_table(plain_run(), "evaluate-production", ["request", "charge_micros"])
     for group in (0, 100, 255):
         own = (log["request"] - 4 * 10**9) // 2 == group  # ids of the evaluation begin there
-        assert measured.blocks.arms["today"].sums["revenue"][group] == pytest.approx(
+        assert measured.blocks.arms["production"].sums["revenue"][group] == pytest.approx(
             log["charge_micros"][own].sum() / 1e6, rel=1e-12
         )

@@ -12,7 +12,7 @@ from cascade_sim.regression.baseline import read_baseline, write_baseline
 from cascade_sim.regression.blocks import METRICS, Blocks
 from cascade_sim.regression.check import check_revenue, judge
 from cascade_sim.regression.text import verdict_text
-from cascade_sim.storage.checksums import with_seal
+from cascade_sim.storage.checksums import with_checksum
 from cascade_sim.storage.environment import processor
 from worlds.guarded_market import measure_plain, write_plain
 
@@ -34,49 +34,49 @@ def test_unchanged_code_on_the_same_traffic_is_identical_and_passes(file, home, 
 def test_a_reserve_moves_prices_and_the_check_names_metric_size_and_interval(file, home, capsys):
     code = main(
         ["check", str(home / "plain.yaml"), "--against", str(file), "--quiet"]
-        + ["--set", "auction.reserve_cpc=0.9", "--metric", "cpc", "--arm", "today"]
+        + ["--set", "auction.reserve_cpc=0.9", "--metric", "cpc", "--arm", "production"]
     )
     out = capsys.readouterr().out
     assert code == 1
     (changed,) = [line for line in out.splitlines() if "scenario has changed" in line]
     assert "auction.reserve_cpc" in changed
-    assert re.search(r"FAILED: 1 of 1 .*today cpc \+", out)
-    row = next(line for line in out.splitlines() if line.startswith("today  cpc"))
+    assert re.search(r"FAILED: 1 of 1 .*production cpc \+", out)
+    row = next(line for line in out.splitlines() if line.startswith("production  cpc"))
     assert "<0.0001" in row and "[+" in row and row.endswith("FAILED")
 
 
 def test_half_a_percent_less_of_every_charge_fails_and_a_tolerance_of_one_percent_lets_it_pass(
     file, measured
 ):
-    cut = scaled(measured, "today", ("revenue", "expected_revenue"), 0.995)
+    cut = scaled(measured, "production", ("revenue", "expected_revenue"), 0.995)
     verdict = check_revenue(read_baseline(file), cut)
     assert {(finding.arm, finding.metric) for finding in verdict.failed} == {
-        ("today", metric) for metric in METRICS if "revenue" in METRICS[metric].top
+        ("production", metric) for metric in METRICS if "revenue" in METRICS[metric].top
     }
     assert all(finding.move.relative == pytest.approx(-0.005, abs=1e-9) for finding in verdict.failed)
     assert check_revenue(read_baseline(file), cut, tolerances=["1%"]).passed
-    by_arm = check_revenue(read_baseline(file), cut, tolerances=["today:rpm=1%"])
-    assert ("today", "rpm") not in {(finding.arm, finding.metric) for finding in by_arm.failed}
+    by_arm = check_revenue(read_baseline(file), cut, tolerances=["production:rpm=1%"])
+    assert ("production", "rpm") not in {(finding.arm, finding.metric) for finding in by_arm.failed}
     assert not by_arm.passed
 
 
 def test_a_few_changed_requests_could_be_chance_and_do_not_fail(file, measured):
-    old = measured.blocks.arms["today"]
+    old = measured.blocks.arms["production"]
     revenue = old.sums["revenue"].copy()
     revenue[0] += 1.0
     values = {**old.values, "revenue_per_request": revenue.sum() / old.sums["requests"].sum()}
-    arms = {"today": replace(old, sums={**old.sums, "revenue": revenue}, values=values)}
-    plan = {("today", "revenue_per_request"): 0.0}
+    arms = {"production": replace(old, sums={**old.sums, "revenue": revenue}, values=values)}
+    plan = {("production", "revenue_per_request"): 0.0}
     changed = replace(measured.blocks, arms=arms)
-    (finding,) = judge(measured.blocks.only(["today"]), changed, plan, is_paired=True)
+    (finding,) = judge(measured.blocks.only(["production"]), changed, plan, is_paired=True)
     # one group of 256 differs: t = 1, the two-sided p of Student's t(255) at 1 is 0.32
     assert finding.has_changed and not finding.has_failed
     assert finding.p == pytest.approx(0.318, abs=0.01)
 
 
 def test_impressions_that_are_gone_always_fail(file, measured):
-    gone = scaled(measured, "today", ("impressions", "clicks", "revenue", "expected_revenue"), 0.0)
-    failed = {f.metric for f in check_revenue(read_baseline(file), gone, arms=["today"]).failed}
+    gone = scaled(measured, "production", ("impressions", "clicks", "revenue", "expected_revenue"), 0.0)
+    failed = {f.metric for f in check_revenue(read_baseline(file), gone, arms=["production"]).failed}
     assert {"rpm", "ctr", "revenue_per_request"} <= failed
 
 
@@ -84,7 +84,7 @@ def test_impressions_that_are_gone_always_fail(file, measured):
     "options, words",
     [
         (["--tolerance", "rmp=0.5%"], "--tolerance rmp=0.5%: unknown metric 'rmp'; did you mean 'rpm'?"),
-        (["--tolerance", "tody:rpm=0.5%"], "unknown arm 'tody'; did you mean 'today'?"),
+        (["--tolerance", "producton:rpm=0.5%"], "unknown arm 'producton'; did you mean 'production'?"),
         (["--tolerance", "rpm=half"], "'half' is not a share; expected a number from 0 to 1"),
         (["--tolerance", "150%"], "'150%' is not a share"),
         (["--tolerance", "ctr=1%", "--metric", "rpm"], "no guarded metric is meant"),
@@ -103,9 +103,9 @@ def test_a_mistake_is_refused_before_any_work(file, home, capsys, options, words
 
 def test_an_arm_that_the_scenario_no_longer_has_is_refused_with_a_suggestion(file, measured):
     blocks = Blocks(
-        512, 256, {"todays": measured.blocks.arms["today"], "cheap": measured.blocks.arms["cheap"]}
+        512, 256, {"productions": measured.blocks.arms["production"], "cheap": measured.blocks.arms["cheap"]}
     )
-    with pytest.raises(UserError, match="unknown arm 'today'; did you mean 'todays'"):
+    with pytest.raises(UserError, match="unknown arm 'production'; did you mean 'productions'"):
         check_revenue(read_baseline(file), replace(measured, blocks=blocks))
 
 
@@ -116,11 +116,12 @@ def test_an_arm_that_the_scenario_no_longer_has_is_refused_before_any_work(file,
     monkeypatch.setattr("cascade_sim.regression.serving.measure_scenario", work)
     text = write_plain(home).read_text()
     renamed = home / "renamed.yaml"
-    renamed.write_text(text.replace("today", "todays"))
+    renamed.write_text(text.replace("production", "productions"))
     assert main(["check", str(renamed), "--against", str(file), "--quiet"]) == 2
     told = capsys.readouterr().err
     assert all(
-        part in told for part in ("renamed.yaml", "unknown arm 'today'; did you mean 'todays'", "guards")
+        part in told
+        for part in ("renamed.yaml", "unknown arm 'production'; did you mean 'productions'", "guards")
     )
 
 
@@ -136,11 +137,11 @@ def test_the_money_of_a_market_is_guarded_by_day_and_few_days_have_no_interval(t
     same = ["check", scenario, "--against", str(kept), "--set", MARKET, "--quiet", "--workers", "1"]
     assert main(same) == 0
     assert "identical: all 26 metrics" in capsys.readouterr().out  # 2 arms * (9 + 4 of the market)
-    poorer = ["--set", "market.budgets.median=0.2", "--arm", "today"]
+    poorer = ["--set", "market.budgets.median=0.2", "--arm", "production"]
     assert main([*same, *poorer]) == 1
     out = capsys.readouterr().out
     assert "not guarded" not in out
-    rows = [line for line in out.splitlines() if line.startswith("today  market_")]
+    rows = [line for line in out.splitlines() if line.startswith("production  market_")]
     assert "few days: none" in rows[0] and rows[0].endswith("FAILED")
     assert "identical: the other 9 of 13 metrics" in out  # budgets do not touch the evaluation
     assert main([*same, *poorer, "--metric", "rpm"]) == 0
@@ -153,10 +154,13 @@ def test_the_money_of_a_market_is_guarded_by_day_and_few_days_have_no_interval(t
 
 def test_another_processor_or_package_is_told_and_fails_nothing(file, measured, tmp_path):
     data = json.loads(file.read_text())
-    assert data["processor"] == processor() and check_revenue(read_baseline(file), measured).other_stack == []
+    assert (
+        data["processor"] == processor()
+        and check_revenue(read_baseline(file), measured).other_environment == []
+    )
     data["processor"]["torch"], data["packages"]["numpy"] = "SSE2", "1.0"
     other = tmp_path / "other.json"
-    other.write_text(json.dumps(with_seal(data)))
+    other.write_text(json.dumps(with_checksum(data)))
     verdict = check_revenue(read_baseline(other), measured)
     assert verdict.passed
     text = verdict_text(verdict)
@@ -166,8 +170,10 @@ def test_another_processor_or_package_is_told_and_fails_nothing(file, measured, 
 def test_a_baseline_of_before_says_nothing_of_its_processor(file, measured, tmp_path):
     data = json.loads(file.read_text())
     old = tmp_path / "old.json"
-    old.write_text(json.dumps(with_seal({key: data[key] for key in data.keys() - {"packages", "processor"}})))
-    assert check_revenue(read_baseline(old), measured).other_stack == []
+    old.write_text(
+        json.dumps(with_checksum({key: data[key] for key in data.keys() - {"packages", "processor"}}))
+    )
+    assert check_revenue(read_baseline(old), measured).other_environment == []
     old.write_text(json.dumps({**data, "processor": "fast"}))
     with pytest.raises(UserError, match="processor"):
         read_baseline(old)

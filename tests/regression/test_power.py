@@ -14,7 +14,7 @@ from cascade_sim.regression.power import (
     LEVEL,
     PLANTED,
     Rate,
-    promises,
+    nominal_rates,
     rejects,
     runs_needed,
     served,
@@ -86,7 +86,7 @@ def test_an_alarm_for_a_loss_must_be_one_of_revenue_and_downwards(pages):
 @pytest.mark.drill
 def test_the_command_finds_half_a_percent_and_prints_both_rates_with_bands(tmp_path, capsys):
     file = write_plain(tmp_path)
-    code = main(["check-power", str(file), "--runs", "20", "--requests", "4096", "--quiet"])
+    code = main(["check-power", str(file), "--replications", "20", "--requests", "4096", "--quiet"])
     out = capsys.readouterr().out
     assert "every price lower" in out and "20 of 20" in out and "[83.2%, 100.0%]" in out
     assert "power for 0.5%: as promised" in out and "false positives: as promised" in out
@@ -122,14 +122,14 @@ def rates(false=(0, 0, 0, 0), found=(20, 20, 20, 20), runs=20):
     ],
 )
 def test_a_rate_counts_against_the_check_only_outside_the_band_of_chance(measured, power, alarms):
-    found, false = promises(measured)
-    assert (found.is_kept, false.is_kept) == (power, alarms)
+    found, false = nominal_rates(measured)
+    assert (found.is_met, false.is_met) == (power, alarms)
     for promise in (found, false):
         low, high = promise.band
-        assert 0 <= low <= promise.promised <= high <= 1
+        assert 0 <= low <= promise.nominal <= high <= 1
         words = verdict_text(promise, "0.5%")
         assert promise.worst.name in words and f"[{low:.1%}, {high:.1%}]" in words
-        assert ("inside the band" in words) == promise.is_kept == ("NOT" not in words)
+        assert ("inside the band" in words) == promise.is_met == ("NOT" not in words)
 
 
 def test_a_check_as_promised_is_found_wanting_in_at_most_one_measurement_of_twenty():
@@ -146,19 +146,19 @@ def test_the_exit_code_follows_the_band_and_not_the_bare_rate(tmp_path, capsys, 
     file = write_plain(tmp_path)
     for false, code in (((0, 0, 0, 1), 0), ((0, 0, 0, 6), 1)):
         monkeypatch.setattr(power, "measure_power", lambda *words, false=false, **more: rates(false))
-        assert main(["check-power", str(file), "--runs", "20", "--quiet"]) == code
+        assert main(["check-power", str(file), "--replications", "20", "--quiet"]) == code
         *_, found, alarms, hint = capsys.readouterr().out.splitlines()
-        assert "--runs" in hint
+        assert "--replications" in hint
         assert found.startswith("power for 0.5%: as promised") and alarms.startswith("false positives: ")
         assert ("other requests" in alarms) and ("outside" in alarms) == bool(code)
 
 
 def test_a_change_far_below_the_noise_is_not_found_and_the_command_says_so(tmp_path, capsys):
     file = write_plain(tmp_path)
-    options = ["--change", "0.01%", "--runs", "10", "--requests", "256", "--quiet"]
+    options = ["--effect-size", "0.01%", "--replications", "10", "--requests", "256", "--quiet"]
     assert main(["check-power", str(file), *options]) == 1
-    assert main(["check-power", str(file), "--change", "60%"]) == 2
-    assert "--change: 60% is not above 0 and at most 50%" in capsys.readouterr().err
+    assert main(["check-power", str(file), "--effect-size", "60%"]) == 2
+    assert "--effect-size: 60% is not above 0 and at most 50%" in capsys.readouterr().err
 
 
 def test_few_runs_are_told_how_many_make_a_band_of_useful_width():
@@ -171,8 +171,8 @@ def test_few_runs_are_told_how_many_make_a_band_of_useful_width():
         return all(most_hits(0.05, n, 0.05 / 4) <= 0.10 * n for n in (runs, runs // 2))
 
     assert ends_at_a_tenth(needed) and not ends_at_a_tenth(needed - 10)
-    hint = runs_hint(20, promises(few), needed)
-    assert f"--runs {needed}" in hint and "90%" in hint and "10%" in hint
-    assert runs_hint(needed, promises(rates(found=(needed,) * 4, runs=needed)), needed) == ""
+    hint = runs_hint(20, nominal_rates(few), needed)
+    assert f"--replications {needed}" in hint and "90%" in hint and "10%" in hint
+    assert runs_hint(needed, nominal_rates(rates(found=(needed,) * 4, runs=needed)), needed) == ""
     failed = rates(false=(20, 0, 0, 0), found=(0, 20, 20, 20))
-    assert runs_hint(20, promises(failed), needed) == ""  # a verdict that more runs would not change
+    assert runs_hint(20, nominal_rates(failed), needed) == ""  # a verdict that more runs would not change

@@ -41,7 +41,7 @@ def test_the_first_stretch_of_other_traffic_is_the_usual_one_and_later_ones_do_n
 
 
 SMALL = (
-    *("phases.bootstrap=150", "phases.log=150", "phases.shadow=60", "phases.evaluate=128"),
+    *("phases.cold_start=150", "phases.log=150", "phases.shadow=60", "phases.evaluate=128"),
     *("report.resamples=5", "report.detail_requests=4"),
 )
 ONE_MODEL = "models={mine: {kind: towers, data: [log], epochs: 1}}"

@@ -15,7 +15,7 @@ from worlds.guarded_market import measure_plain
 def test_a_tolerance_that_noise_hides_is_warned_of_with_the_requests_it_needs(file, home):
     other = measure_plain(home, stretch=2)
     text = verdict_text(check_revenue(read_baseline(file), other, tolerances=["rpm=0.5%"], metrics=["rpm"]))
-    (warning,) = [line for line in text.splitlines() if line.startswith("warning: today rpm")]
+    (warning,) = [line for line in text.splitlines() if line.startswith("warning: production rpm")]
     assert re.search(r"tolerance is 0\.500 %.*needs about [\d,]+ requests", warning)
     assert "passed" in text
     # noise falls with the root of the requests: a quarter of the change needs 16 times as many
@@ -49,12 +49,14 @@ def test_percents_show_three_digits_that_count():
 
 def test_moves_that_cancel_between_groups_are_chance_and_not_rounding(file, measured):
     verdict = check_revenue(read_baseline(file), measured, metrics=["ctr"])
-    (finding,) = [finding for finding in verdict.findings if finding.arm == "today"]
+    (finding,) = [finding for finding in verdict.findings if finding.arm == "production"]
 
     def word(log, se):
         moved = replace(finding, move=RelativeChange(log, se, 255.0), has_changed=True)
         text = verdict_text(replace(verdict, findings=[moved]))
-        return next(line for line in text.splitlines() if line.startswith("today")).split("%")[-1].strip()
+        return (
+            next(line for line in text.splitlines() if line.startswith("production")).split("%")[-1].strip()
+        )
 
     assert word(0.0, 0.05) == "not significant"
     assert word(1e-15, 1e-15) == "rounding"

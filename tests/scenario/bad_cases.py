@@ -43,7 +43,7 @@ models:
     teacher: rank
     chunks: 5
 phases:
-  bootstrap: 0
+  cold_start: 0
   log: 1000
   exploration: 0.01
   shadow: 500
@@ -194,7 +194,7 @@ CASES = {
     ),
     "an unknown phase": ("data: [log]", "data: [@logs]", "models.logloss.data[0]", "did you mean 'log'?"),
     "a phase without requests": (
-        "data: [log]", "@data: [bootstrap]", "models.logloss.data", "set phases.bootstrap above 0",
+        "data: [log]", "@data: [cold_start]", "models.logloss.data", "set phases.cold_start above 0",
     ),
     "no shadow to learn from": ("  shadow: 500", "  @shadow: 0", "phases.shadow", "use at least 1"),
     "an unknown teacher": ("teacher: rank", "@teacher: ranker", "models.ltr.teacher", "did you mean 'rank'?"),

@@ -111,8 +111,8 @@ def test_a_key_that_the_recipe_does_not_use_is_refused(key, value, recipe):
 
 
 def test_a_model_may_learn_from_either_phase_if_one_has_requests():
-    assert problems(phases={"bootstrap": 0}) == {}
-    assert set(problems(phases={"bootstrap": 0, "log": 0})) == {"models.rank.data", "models.logloss.data"}
+    assert problems(phases={"cold_start": 0}) == {}
+    assert set(problems(phases={"cold_start": 0, "log": 0})) == {"models.rank.data", "models.logloss.data"}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_tail_of_budgets_needs_their_spread():
 
 
 def test_a_scenario_without_options_of_a_world_is_written_as_before_there_were_any():
-    plain = Scenario.model_validate({**BASE, "market": {}}).model_dump(mode="json")
+    plain = Scenario.model_validate({**BASE, "market": {"budgets": {}}}).model_dump(mode="json")
     assert not {"intent", "ids", "drift", "seasons", "churn", "history"} & set(plain["world"])
     assert "tail" not in plain["world"]["bids"] and "tail" not in plain["market"]["budgets"]
     rich = Scenario.model_validate({**BASE, "world": {"ids": {}, "bids": {"tail": 5.0}}})

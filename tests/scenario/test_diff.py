@@ -33,14 +33,14 @@ ARMS = """
 cascade: {pre_ranking: {model: logloss}}
 auction: {reserve_cpc: 0.7}
 arms:
-  today: {pre_ranking: {bid: opt}}
+  production: {pre_ranking: {bid: opt}}
   cheaper: {auction: {reserve_cpc: 0.52}, pre_ranking: {bid: opt}}
   other: {pre_ranking: {model: ltr}, bidding: {rule: none}}
 """
 
 
 def test_an_arm_differs_from_the_baseline_in_these_lines():
-    assert arm_changes(ARMS, "today") == {
+    assert arm_changes(ARMS, "production") == {
         "cheaper": ["auction.reserve_cpc: 0.7 → 0.52"],
         "other": ["pre_ranking.model: logloss → ltr", "bidding.rule: none", "pre_ranking.bid: opt → absent"],
     }

@@ -29,6 +29,7 @@ def test_every_scenario_that_comes_along_is_sound_and_starts_with_its_question(p
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.few(4)
 def test_a_dumped_scenario_loads_back_equal_and_with_the_same_hash(path, tmp_path):
     scenario = load_scenario(path)
     copy = tmp_path / "scenario.yaml"

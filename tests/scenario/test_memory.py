@@ -39,7 +39,7 @@ FACTOR = 2.0  # between the estimate and what is measured
 WRITTEN = 5 * 10**6  # bytes that a table holds until it is written, whatever the sizes
 UNTRAINED = (
     *("models={}", "cascade.ranking.model=truth", "cascade.pre_ranking.model=random", "arms={now: {}}"),
-    *("phases.bootstrap=0", "phases.log=0", "phases.shadow=0", "report.baseline=now"),
+    *("phases.cold_start=0", "phases.log=0", "phases.shadow=0", "report.baseline=now"),
 )
 GB = 10**9
 
@@ -65,6 +65,7 @@ def arrays_of(value, seen):
       "world.drift={}", "world.history={length: 100, choices: 1}")],
 )  # fmt: skip
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.drill)])
+@pytest.mark.few(2)
 def test_what_a_world_keeps_is_as_estimated(overrides, times):
     scenario = tiny_scenario(*overrides)
     world = scenario.world.model_copy(
@@ -112,6 +113,7 @@ def peak_of(work):
     [("world.ads=2000", "world.advertisers=2000", "report.resamples=1000"),
      ("phases.evaluate=4096", "report.resamples=1000")],
 )  # fmt: skip
+@pytest.mark.few(1)
 def test_the_peak_of_the_intervals_is_as_estimated(overrides, tmp_path):
     scenario = tiny_scenario(*UNTRAINED, *overrides)
     sim = Simulation(scenario, 1)
@@ -126,6 +128,7 @@ def test_the_peak_of_the_intervals_is_as_estimated(overrides, tmp_path):
     "logs",
     ["{requests: 15000, randomise: {reserve_cpc: 0.3}}", "{slates: {requests: 15000, depth: 12}}"],
 )
+@pytest.mark.drill
 def test_the_peak_of_answers_from_randomised_logs_is_as_estimated(logs, tmp_path):
     scenario = tiny_scenario(*UNTRAINED, "auction.reserve_cpc=0.1", f"off_policy={logs}")
     sim, name = Simulation(scenario, 1), scenario.report.baseline

@@ -19,7 +19,7 @@ from cascade_sim.scenario.messages import expected, known_keys, path_text, schem
         (("world", "groups", "any", "dims"), "an integer from 1 to 1,024"),
         (("world", "slot_effects"), "a list of numbers above 0 up to 1"),
         (("world", "slot_effects", 3), "a number above 0 up to 1"),
-        (("models", "any", "data"), "a list of bootstrap, log"),
+        (("models", "any", "data"), "a list of cold_start, log"),
         (("models", "any", "features"), "a list of names"),
         (("models",), "a mapping (name: value)"),
         (("bidding",), "a mapping with keys rule, range, pcvr"),

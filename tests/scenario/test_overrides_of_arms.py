@@ -9,13 +9,13 @@ from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.overrides import (
     MAX_VALUES,
     Refused,
+    apply_overrides,
     arm_parameters,
     given_points,
     overrides_of,
     parse_points,
     refuse,
     scenario_path,
-    turn,
 )
 from cascade_sim.scenario.schema import resolve_arm, resolved_arms
 from worlds.tiny_market import tiny_scenario
@@ -31,7 +31,7 @@ def scenario():
 def asked(scenario, *texts, arm="logloss"):
     """The arms that some words lead to."""
     spec = resolved_arms(scenario)[arm]
-    return [turn(scenario, spec, point, HERE)[1] for point in parse_points(texts, scenario, arm)]
+    return [apply_overrides(scenario, spec, point, HERE)[1] for point in parse_points(texts, scenario, arm)]
 
 
 def test_every_parameter_of_an_arm_can_be_turned(scenario):
@@ -63,9 +63,11 @@ def test_every_parameter_of_an_arm_can_be_turned(scenario):
 )
 def test_a_parameter_by_the_scenario_s_path_the_arm_s_or_its_end(scenario, text, read, value):
     (changed,) = asked(scenario, text)
-    today = resolve_arm(scenario, scenario.arms["logloss"])
+    current = resolve_arm(scenario, scenario.arms["logloss"])
     assert read(changed) == value
-    assert changed != today and read(changed) != (read(today) if today.sizes or "sizes" not in text else None)
+    assert changed != current and read(changed) != (
+        read(current) if current.sizes or "sizes" not in text else None
+    )
 
 
 def test_what_is_not_turned_stays_as_the_arm_has_it(scenario):
@@ -92,7 +94,7 @@ def test_python_values_mean_the_same_as_words(scenario):
 
 def test_a_fusion_may_be_changed_or_added_and_used_at_once(scenario):
     point = parse_points(["fusions.soft.pctr=0.25"], scenario, "logloss")[0]
-    changed, spec = turn(scenario, resolved_arms(scenario)["logloss"], point, HERE)
+    changed, spec = apply_overrides(scenario, resolved_arms(scenario)["logloss"], point, HERE)
     assert changed.fusions["soft"].pctr == 0.25 and scenario.fusions["soft"].pctr == 0.5
     (arm,) = asked(scenario, "fusions.mine={pctr: 2.0}", "ranking.fusion=mine")
     assert arm.ranking.fusion == "mine"
@@ -108,7 +110,7 @@ def test_a_size_takes_the_place_of_sizes_and_the_other_way_round():
         asked(scenario, "pre_ranking.size=7", "pre_ranking.sizes={choices: [5, 9], mean: 6}")
 
 
-NEW_RUN = r"cannot be turned after the fact: .*new run: `run SCENARIO --set {path}=…`, or `sweep`"
+NEW_RUN = r"cannot be changed after the fact: .*new run: `run SCENARIO --set {path}=…`, or `sweep`"
 
 
 @pytest.mark.parametrize(
@@ -119,9 +121,9 @@ NEW_RUN = r"cannot be turned after the fact: .*new run: `run SCENARIO --set {pat
         ("frobnicate=1", "unknown parameter 'frobnicate'; known: cascade.retrieval.kind"),
         ("world.adz=1", "unknown key 'adz' in world; did you mean 'ads'?"),
         ("size=20", "'size' may mean cascade.retrieval.size or cascade.pre_ranking.size; write which"),
-        ("auction=1", "'auction' is a section; turn one of its parameters: auction.pricing, "
+        ("auction=1", "'auction' is a section; set one of its parameters: auction.pricing, "
                       "auction.squashing"),
-        ("cascade=1", "'cascade' is a section; turn one of its parameters"),
+        ("cascade=1", "'cascade' is a section; set one of its parameters"),
         ("arms.ltr.slots=2", "the question is about arm 'logloss'; to ask about 'ltr', give that arm"),
         ("fusions.sft.pctr=1", "no fusion 'sft' in fusions; did you mean 'soft'? Known: soft"),
         ("reserve_cpc", "write path.to.parameter=value"),

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from cascade_sim.auction.pricing import RULES, Pricing
+from cascade_sim.auction.pricing import RULES, Parameter, Pricing
 from cascade_sim.foundation.errors import UserError
+from cascade_sim.scenario import sections
 from cascade_sim.scenario.data import scenario_data, scenario_hash
 from cascade_sim.scenario.file import dump_scenario, load_scenario
-from cascade_sim.scenario.overrides import Refused, parse_points, turn
+from cascade_sim.scenario.overrides import Refused, apply_overrides, parse_points
 from cascade_sim.scenario.schema import resolve_arm
 
 PLAIN = "name: plain\ncascade: {pre_ranking: {model: truth}, ranking: {model: truth}}\n"
@@ -43,7 +44,7 @@ def test_an_arm_with_another_rule_does_not_inherit_the_parameter(loaded):
 
 def test_a_scenario_without_the_parameter_keeps_its_hash(loaded):
     scenario = loaded(PLAIN + "arms: {now: {}}\n")
-    assert scenario_hash(scenario) == "b16869c4230a044a"
+    assert scenario_hash(scenario) == "80a251c6c44b5e3f"
     assert set(scenario_data(scenario)["auction"]) == {"pricing", "squashing", "reserve_cpc", "score_floor"}
     assert scenario_hash(loaded(FLOOR + "arms: {now: {}}\n")) != scenario_hash(scenario)
 
@@ -84,7 +85,10 @@ def test_what_does_not_fit_is_refused_where_it_stands(loaded, text, words):
 
 def turned(scenario, *words):
     spec = resolve_arm(scenario, scenario.arms["now"])
-    return [turn(scenario, spec, point, Path())[1].auction for point in parse_points(words, scenario, "now")]
+    return [
+        apply_overrides(scenario, spec, point, Path())[1].auction
+        for point in parse_points(words, scenario, "now")
+    ]
 
 
 def test_a_what_if_turns_the_parameter_and_the_rule(loaded):
@@ -102,7 +106,7 @@ def test_a_what_if_turns_the_parameter_and_the_rule(loaded):
 
 
 def test_a_registered_rule_is_named_and_held_to_what_it_needs(loaded, monkeypatch):
-    monkeypatch.setitem(RULES, "own", Pricing(lambda slot: slot.harm, needs_squashing_1=True))
+    monkeypatch.setitem(RULES, "own", Pricing(lambda slot: slot.externality, needs_squashing_1=True))
     text = PLAIN + "auction: {pricing: own}\narms: {now: {}"
     assert loaded(text + "}\n").auction.pricing == "own"
     with pytest.raises(UserError, match=r"own needs squashing 1, found 0\.5; use 1, or pricing gsp"):
@@ -110,3 +114,11 @@ def test_a_registered_rule_is_named_and_held_to_what_it_needs(loaded, monkeypatc
     noise = "}\noff_policy: {randomise: {squashing: 0.1}}\n"
     with pytest.raises(UserError, match="pricing own needs squashing 1 on every request"):
         loaded(text + noise)
+
+
+def test_a_parameter_has_the_upper_end_that_its_rule_declares(monkeypatch):
+    monkeypatch.setitem(sections.PARAMETERS, "share", Parameter("share of the bid", high=1.0))
+    section = sections.with_rule_parameters(sections.Section)
+    assert section(share=1.0).share == 1.0 and section(soft_floor=7.0).soft_floor == 7.0
+    with pytest.raises(ValueError, match="share\n.*less than or equal to 1 "):
+        section(share=1.5)

@@ -21,7 +21,7 @@ arms: {now: {}}
 
 
 class Half(Bidder):
-    def bids(self, moment):
+    def bids(self, now):
         return 0.5 * self.payable
 
 

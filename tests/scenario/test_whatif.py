@@ -45,7 +45,7 @@ def test_a_scenario_without_questions_is_the_one_it_was():
     ("section", "said"),
     [
         ("a: [auction.reserve=1]", "auction.reserve=1: unknown key 'reserve' in auction; did you mean"),
-        ("a: [slots=2, world.ads=9]", "world.ads=9: world.ads cannot be turned after the fact"),
+        ("a: [slots=2, world.ads=9]", "world.ads=9: world.ads cannot be changed after the fact"),
         ("a: [pre_ranking.size=3]", "pre_ranking.size=3: 3 leaves no runner-up to price the last of 3 slots"),
         (
             "a: [auction.reserve_cpc=0.1, 0.2]",

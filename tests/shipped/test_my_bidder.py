@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from cascade_sim.agents.bidding import MICROS, Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import MICROS, Feedback, MarketTime, Portfolio
 from cascade_sim.commands.checks.check_bidder import command
 from cascade_sim.training.modules import find_bidder
 from places import ROOT
 from worlds.synthetic_market import SyntheticMarket
 
 KIND = "scenarios/my_bidder.py:Frugal"
-NOON = Moment(43200.0, 0, 0.5, 0.5)
+NOON = MarketTime(43200.0, 0, 0.5, 0.5)
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,7 @@ def test_a_shipped_scenario_is_valid_and_named_after_its_file(file):
 
 
 @pytest.mark.parametrize("file", VARIANTS, ids=lambda file: file.stem)
+@pytest.mark.few(2)
 def test_the_variants_of_a_study_are_valid_and_all_different(file):
     cells = load_variants(file)
     assert len({cell.scenario.model_dump_json() for cell in cells}) == len(cells) > 5

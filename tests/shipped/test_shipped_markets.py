@@ -16,7 +16,7 @@ DAY = 86_400.0
 MARKETS = [file for file in sorted((ROOT / "scenarios").glob("*.yaml")) if "\nmarket:" in file.read_text()]
 # About 1,000 requests a day, and budgets of about a click.
 TINY = (
-    *("world.users=200", "phases.bootstrap=256", "phases.log=256", "phases.evaluate=64", "phases.shadow=0"),
+    *("world.users=200", "phases.cold_start=256", "phases.log=256", "phases.evaluate=64", "phases.shadow=0"),
     *("report.resamples=10", "report.detail_requests=8"),
     *("market.requests_per_second=0.012", "market.window=1800", "market.update=3600"),
     "market.budgets={share: 1.0, median: 0.6, sigma: 0.8}",

@@ -170,9 +170,9 @@ def test_a_run_of_an_older_version_is_read_with_a_word(finished, copy):
 def test_a_phase_whose_table_is_lost_is_done_again(finished, stopped, copy, capsys):
     """It trained on nothing, exit 0, with other metrics."""
     out = copy(stopped)
-    shutil.rmtree(out / "logs" / "bootstrap")
+    shutil.rmtree(out / "logs" / "cold_start")
     with pytest.warns(
-        Notice, match="logs/bootstrap is gone since the run was stopped: bootstrap is done again"
+        Notice, match="logs/cold_start is gone since the run was stopped: cold_start is done again"
     ):
         assert run(out.parent, out, "--resume") == 0
     assert results(out) == results(finished)
@@ -182,9 +182,9 @@ def test_a_phase_whose_table_is_lost_is_done_again(finished, stopped, copy, caps
 @pytest.mark.parametrize(
     "name",
     [
-        *("logs/bootstrap", "logs/log-requests", "logs/market-now", "logs/bootstrap/_parts.json"),
+        *("logs/cold_start", "logs/log-requests", "logs/market-now", "logs/cold_start/_parts.json"),
         *("logs/market-now/_parts.json", "logs/log/part-00000.parquet", "logs/market-now/part-00001.parquet"),
-        *("checkpoints/bootstrap.keep", "checkpoints/market-now.keep", "checkpoints/now.json"),
+        *("checkpoints/cold_start.keep", "checkpoints/market-now.keep", "checkpoints/now.json"),
         *("checkpoints/first.npz", "checkpoints/market-first.keep"),
     ],
 )

@@ -6,7 +6,7 @@ import torch
 
 from cascade_sim.models.nets.coaction import CoAction
 from cascade_sim.models.nets.towers import TwoTowers
-from cascade_sim.storage import code_version, own_code
+from cascade_sim.storage import code_version, user_code
 from cascade_sim.storage.code_version import model_code_digest, source_digest
 
 
@@ -87,7 +87,7 @@ def test_a_built_in_net_trains_by_our_own_code_alone():
 
 def test_a_model_of_ones_own_trains_by_its_file_what_that_imports_and_our_code(folder, monkeypatch):
     # Of modules that are written down as they are loaded, what was run counts, not what lies there now.
-    finders = [finder for finder in sys.meta_path if type(finder).__module__ != own_code.__name__]
+    finders = [finder for finder in sys.meta_path if type(finder).__module__ != user_code.__name__]
     monkeypatch.setattr(sys, "meta_path", finders)
     monkeypatch.syspath_prepend(folder)
     (folder / "net.py").write_text("import deep.helper\n" + NET)

@@ -162,7 +162,8 @@ def test_a_run_that_failed_leaves_the_one_it_was_to_replace(tmp_path):
         "arms": {}
     }
     with pytest.raises(
-        UserError, match="did not finish; the run that it was to replace is whole in .*previous"
+        UserError,
+        match="did not finish; .* --resume`.* that it was to replace is whole in .*previous",
     ):
         open_run(tmp_path)
     for _ in range(2):  # nor does a second and a third that fails

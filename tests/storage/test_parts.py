@@ -1,4 +1,4 @@
-"""The list of sealed parts: whatever happens to a part afterwards is noticed and named."""
+"""The list of checksummed parts: whatever happens to a part afterwards is noticed and named."""
 
 import json
 

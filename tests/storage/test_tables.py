@@ -1,4 +1,4 @@
-"""The Parquet log: what goes in comes out, in sealed parts, whatever the blocks."""
+"""The Parquet log: what goes in comes out, in checksummed parts, whatever the blocks."""
 
 import errno
 import json

@@ -18,7 +18,7 @@ from oracles.rcs_sql import rcs_sql
 from worlds.cascades import with_stage_of
 from worlds.tiny_market import run_phases, tiny_scenario
 
-SHORT = ("phases.bootstrap=200", "phases.log=200", "phases.shadow=60", "phases.evaluate=150")
+SHORT = ("phases.cold_start=200", "phases.log=200", "phases.shadow=60", "phases.evaluate=150")
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,9 @@ def test_an_ordinary_evaluation_keeps_a_row_per_request(study):
 def test_an_arm_with_a_high_reserve_is_not_excused_by_an_oracle_of_its_own(reserved):
     """Against the baseline's oracle, which has its reserve, the arm without one may do better than 1."""
     rows = reserved.metrics["arms"]
-    assert rows["free"]["welfare"]["value"] > 1.5 > 1 > rows["logloss"]["welfare"]["value"]
+    assert (
+        rows["free"]["welfare_efficiency"]["value"] > 1.5 > 1 > rows["logloss"]["welfare_efficiency"]["value"]
+    )
     assert (
         rows["ranker"]["payment_error_vs_oracle"]["value"] < rows["free"]["payment_error_vs_oracle"]["value"]
     )
@@ -235,7 +237,14 @@ def test_the_scenario_may_have_the_truth_in_both_seats(tmp_path):
     )  # fmt: skip
     found = run_phases(scenario, tmp_path, tmp_path / "cache").metrics
     exact = {name: entry["value"] for name, entry in found["arms"]["oracle"].items()}
-    ones = ("rcs", "single_objective_rcs", "true_value_recall", "welfare", "revenue_vs_oracle", "proxy_pcoc")
+    ones = (
+        "rcs",
+        "single_objective_rcs",
+        "true_value_recall",
+        "welfare_efficiency",
+        "revenue_vs_oracle",
+        "proxy_pcoc",
+    )
     assert {name: exact[name] for name in ones} == dict.fromkeys(ones, 1.0)
     zeros = ("cpc_error", "cpc_bias", "payment_error_vs_oracle", "proxy_ece")
     assert {name: exact[name] for name in zeros} == dict.fromkeys(zeros, 0.0)
@@ -287,11 +296,11 @@ def test_arms_that_share_a_model_ask_it_once_for_the_whole_corpus(study, monkeyp
     wide = replace(wide, name="wide")
     heads["wide"] = (wide, sim.serve(block, wide))
     asked.clear()
-    found = detail.corpus_columns(sim.environment, sim.world.n_ads, block, heads)
+    found = detail.corpus_columns(sim.environment, sim.world.n_ads, block, heads, "")
     whole = [name for name, shape in asked if shape[1] == sim.world.n_ads]
     assert len(whole) == len(set(whole)) and evaluation.baseline.stages[0].scorer.name in whole
     for name, (arm, decision) in heads.items():
-        alone = detail.corpus_columns(sim.environment, sim.world.n_ads, block, {name: (arm, decision)})
+        alone = detail.corpus_columns(sim.environment, sim.world.n_ads, block, {name: (arm, decision)}, "")
         assert {key: column.tobytes() for key, column in alone[name].items()} == {
             key: column.tobytes() for key, column in found[name].items()
         }

@@ -86,7 +86,7 @@ def test_a_learned_pcvr_is_calibrated_where_conversions_come_at_once(learned):
         learned.sim.environment._truth.cvr(block, ads),
         learned.sim.rates("pcvr").pcvr(block, ads),
     )
-    logs = [read_table(learned.folder, phase, ["conversion"]) for phase in ("bootstrap", "log")]
+    logs = [read_table(learned.folder, phase, ["conversion"]) for phase in ("cold_start", "log")]
     noise = 3 / np.sqrt(sum(log["conversion"].sum() for log in logs))  # of what it learned its level from
     assert noise < 0.2 and predicted.sum() / true.sum() == pytest.approx(1, abs=noise)
     assert np.corrcoef(true[:, 0], predicted[:, 0])[0, 1] > 0.6
@@ -183,12 +183,12 @@ def test_whose_pcvr_it_is_can_be_asked_after_the_fact(learned, run):
     answer = what_if_study(run, ["bidding.pcvr=known,pcvr-wide"], n_requests=500)
     wide = learned.metrics["arms"]["wide"]["revenue_per_request"]["value"]
     assert answer["points"][1]["metrics"]["revenue_per_request"]["value"] == pytest.approx(wide)
-    assert answer["today"]["metrics"]["revenue_per_request"]["value"] != pytest.approx(wide)
+    assert answer["current"]["metrics"]["revenue_per_request"]["value"] != pytest.approx(wide)
 
 
 LATE = (
     *("world.conversion.base_logit=-0.5", "world.conversion.weight=0.5", "world.base_logit=-2.0"),
-    *("phases.bootstrap=0", "phases.log=9000", "phases.exploration=1.0", "traffic.requests_per_second=10"),
+    *("phases.cold_start=0", "phases.log=9000", "phases.exploration=1.0", "traffic.requests_per_second=10"),
     "world.conversion.delay={means: [20, 300], weights: [0.3, 0.7], window: 5000}",
     f"models={{none: {{{CLICKS}, data: [log]}}, "
     f"wait: {{{CLICKS}, data: [log], delay_correction: wait, delay_window: 500}}, "

@@ -14,7 +14,7 @@ from places import ROOT
 # Nothing is trained; a market of a few days with few requests, noisy enough to show what noise does.
 SMALL_MARKET = (
     *("models={}", "cascade.ranking.model=truth", "cascade.pre_ranking.model=random"),
-    *("phases.bootstrap=0", "phases.log=0", "phases.shadow=0", "phases.evaluate=256"),
+    *("phases.cold_start=0", "phases.log=0", "phases.shadow=0", "phases.evaluate=256"),
     "arms={logloss: {}, wide: {pre_ranking: {size: 80}}}",
     *("market.days=5", "market.requests_per_second=0.004", "market.window=3600", "market.update=7200"),
     *("report.resamples=100", "report.detail_requests=64"),

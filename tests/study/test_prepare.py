@@ -80,7 +80,7 @@ def test_a_changed_recipe_or_changed_data_is_trained_again(tmp_path, trained):
     assert trained == ["distill"]
     trained.clear()
     learn(tmp_path / "d", tmp_path / "cache", "phases.log=201")
-    assert trained == ALL[2:]  # the bootstrap is the same, and so are the first deployments
+    assert trained == ALL[2:]  # the cold start is the same, and so are the first deployments
     trained.clear()
     learn(tmp_path / "e", tmp_path / "cache", seed=2)
     assert trained == ALL
@@ -95,7 +95,7 @@ def test_weights_of_another_kind_of_processor_are_not_taken(tmp_path, trained, m
 
 
 def test_a_pair_feature_with_another_threshold_is_another_feature(tmp_path, trained):
-    """Without a weight in the truth the threshold leaves the bootstrap log as it is, but not the ranker."""
+    """Without a weight in the truth the threshold leaves the cold-start log as it is, but not the ranker."""
     learn(tmp_path / "a", tmp_path / "cache", "world.mismatch.weight=0")
     trained.clear()
     learn(tmp_path / "b", tmp_path / "cache", "world.mismatch.weight=0", "world.mismatch.threshold=0.9")
@@ -103,12 +103,12 @@ def test_a_pair_feature_with_another_threshold_is_another_feature(tmp_path, trai
 
 
 def test_a_pair_feature_of_other_vectors_is_another_feature(tmp_path, trained):
-    """Without a weight in the truth they leave the bootstrap log as it is, and no model but the ranker."""
+    """Without a weight in the truth they leave the cold-start log as it is, and no model but the ranker."""
     learn(tmp_path / "a", tmp_path / "cache", *PAIR)
     trained.clear()
     learn(tmp_path / "b", tmp_path / "cache", *PAIR, "world.mismatch.dims=3")
-    bootstraps = [read_table(tmp_path / run, "bootstrap") for run in "ab"]
-    assert all(np.array_equal(bootstraps[0][c], bootstraps[1][c]) for c in ("request", "ad", "click"))
+    cold_starts = [read_table(tmp_path / run, "cold_start") for run in "ab"]
+    assert all(np.array_equal(cold_starts[0][c], cold_starts[1][c]) for c in ("request", "ad", "click"))
     assert trained[0] == "logloss" and trained == ["logloss", *ALL[2:]]  # the first pre-ranker is not trained
 
 
@@ -133,24 +133,24 @@ def test_a_change_in_the_code_of_the_nets_or_the_training_is_trained_again(tmp_p
 
 
 def test_the_phases_leave_a_log_each_and_a_scorer_for_every_model(study):
-    assert {"bootstrap", "log"} <= set(tables(study.folder))
+    assert {"cold_start", "log"} <= set(tables(study.folder))
     names = set(study.sim.scenario.models)
     assert names <= set(study.sim.scorers) and names <= set(study.preparation.modules)
     assert study.sim.scorers["ltr"].link == "exp" and study.sim.scorers["distill-pre"].link == "sigmoid"
 
 
-def test_the_bootstrap_is_random_and_the_log_explores_as_often_as_asked(study):
-    log = {name: read_table(study.folder, name) for name in ("bootstrap", "log")}
-    assert log["bootstrap"]["is_explored"].all()
-    assert np.allclose(log["bootstrap"]["propensity"], 1 / 60)
+def test_the_cold_start_is_random_and_the_log_explores_as_often_as_asked(study):
+    log = {name: read_table(study.folder, name) for name in ("cold_start", "log")}
+    assert log["cold_start"]["is_explored"].all()
+    assert np.allclose(log["cold_start"]["propensity"], 1 / 60)
     explored = log["log"]["is_explored"].mean()
     assert explored == pytest.approx(0.2, abs=4.5 * np.sqrt(0.2 * 0.8 / 3000))
     assert set(np.bincount(log["log"]["request"] - log["log"]["request"].min())) == {3}
 
 
 def test_an_explored_ad_is_logged_with_the_pctr_and_the_bid_of_the_deployed_ranker(study):
-    """In the bootstrap the ranking seat is random and predicts nothing."""
-    assert np.all(np.isnan(read_table(study.folder, "bootstrap")["pctr"]))
+    """In the cold start the ranking seat is random and predicts nothing."""
+    assert np.all(np.isnan(read_table(study.folder, "cold_start")["pctr"]))
     log = read_table(study.folder, "log")
     assert np.all(log["pctr"] > 0) and np.all(log["pctr"] < 1)
     explored = np.nonzero(log["is_explored"])[0]
@@ -240,9 +240,9 @@ def test_the_log_is_written_by_the_deployed_cascade_with_its_own_fusion(tmp_path
     assert (arm.retrieval.size, arm.most_auctioned, arm.slots) == (60, 15, 3)
 
 
-@pytest.mark.parametrize("phase", ["bootstrap", "log"])
+@pytest.mark.parametrize("phase", ["cold_start", "log"])
 def test_a_phase_may_be_left_out(tmp_path, phase):
-    overrides = [f"phases.{phase}=0", "models.logloss.data=[bootstrap, log]"]
+    overrides = [f"phases.{phase}=0", "models.logloss.data=[cold_start, log]"]
     found = learn(tmp_path, tmp_path / "cache", *overrides)
     assert phase not in tables(tmp_path)
     assert {"rank", "logloss", "ltr", "distill-pre"} <= set(found.modules)

@@ -11,6 +11,7 @@ from cascade_sim.cascade.serve import serve, shadow
 from cascade_sim.cli import main
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.schema import resolved_arms
+from cascade_sim.storage.tables import read_table
 from cascade_sim.study.simulation import Simulation
 from checks.own_retrievers import POPULAR, mistaken
 from worlds.tiny_market import QUICK, TINY, tiny_scenario
@@ -24,7 +25,7 @@ BUILT_IN_SCORERS = (
     *(
         "arms={logloss: {}}",
         "phases.shadow=0",
-        "phases.bootstrap=200",
+        "phases.cold_start=200",
         "phases.log=300",
         "phases.evaluate=256",
     ),
@@ -136,6 +137,22 @@ def test_a_trace_says_which_routes_brought_an_ad(run, capsys):
     assert retrieval["score"] >= retrieval["last_in"] > 0 >= retrieval["first_out"]
     assert main([*words[:-1], "--ad", str(shown["ad"])]) == 0
     assert f"Brought by {' and '.join(shown['brought_by'])}." in capsys.readouterr().out
+
+
+def test_log_tables_say_which_routes_brought_an_ad(run, capsys):
+    log = read_table(run, "evaluate-merged")
+    brought = {name: log[f"route.{name}"] for name in ("near", "popular")}
+    assert (
+        all(0 < found.mean() < 1 for found in brought.values())
+        and (brought["near"] | brought["popular"]).all()
+    )
+    assert main(["trace", str(run), "--request", "3", "--arm", "merged", "--trust", "--json"]) == 0
+    page = json.loads(capsys.readouterr().out)
+    rows = np.flatnonzero(log["request"] == page["request"])
+    for row, place in zip(rows, page["win_set"], strict=True):
+        assert [name for name, found in brought.items() if found[row]] == place["brought_by"]
+    for table in ("evaluate-popular", "evaluate-logloss", "log", "shadow"):  # of one retriever each
+        assert not [name for name in read_table(run, table) if name.startswith("route.")]
 
 
 def test_a_what_if_may_bring_another_retriever(run, capsys):

@@ -82,10 +82,10 @@ def test_a_question_meets_the_evaluation_as_it_was(run):
     metrics = json.loads((run.path / "metrics.json").read_text())
     change = ["auction.reserve_cpc=0.5"]
     answer = what_if_study(run.path, change)
-    today, then = answer["today"]["metrics"], metrics["arms"]["logloss"]
-    same = [name for name in today if name in then]
+    current, variant = answer["current"]["metrics"], metrics["arms"]["logloss"]
+    same = [name for name in current if name in variant]
     assert {"rpm", "ctr", "rcs"} <= set(same)
-    assert all(today[name]["value"] == then[name]["value"] for name in same)
+    assert all(current[name]["value"] == variant[name]["value"] for name in same)
 
 
 def test_pages_of_the_log_have_the_expected_clicks_of_their_time(run):

@@ -17,7 +17,7 @@ from worlds.pool_jobs import in_this_process
 from worlds.tiny_market import QUICK, TINY, tiny_scenario
 
 SHORT = (
-    *("phases.bootstrap=150", "phases.log=150", "phases.shadow=60", "phases.evaluate=120"),
+    *("phases.cold_start=150", "phases.log=150", "phases.shadow=60", "phases.evaluate=120"),
     *("report.resamples=10", "report.detail_requests=50"),
 )
 
@@ -41,8 +41,8 @@ def test_a_run_folder_has_everything_a_reader_needs(run):
     models = {path.name for path in (out / "models").iterdir()}
     deployed = ("rank (first)", "logloss (first)")  # those that wrote the log
     assert models == {f"{name}.safetensors" for name in ("rank", "logloss", "ltr", "distill-pre", *deployed)}
-    expected = {"bootstrap", "log", "shadow", "service-logloss", "evaluate-logloss", "evaluate-random"}
-    expected |= {"bootstrap-requests", "log-requests"}
+    expected = {"cold_start", "log", "shadow", "service-logloss", "evaluate-logloss", "evaluate-random"}
+    expected |= {"cold_start-requests", "log-requests"}
     assert expected <= set(tables(out))
 
 
@@ -63,7 +63,7 @@ def test_the_manifest_says_that_the_run_is_complete_and_how_to_repeat_it(run):
     assert manifest["processor"] == processor() and {"model", "torch", "numba"} <= set(manifest["processor"])
     assert (manifest["device"], manifest["workers"]) == ("cpu", 1)
     assert len(manifest["code"]) == 16 and manifest["code"] == source_digest()
-    assert {"bootstrap: serve", "train rank", "evaluate", "total"} <= set(manifest["seconds"])
+    assert {"cold_start: serve", "train rank", "evaluate", "total"} <= set(manifest["seconds"])
 
 
 def test_the_resolved_scenario_of_a_run_can_be_run_again(run):
@@ -113,7 +113,7 @@ class Own(torch.nn.Module):
         self.layer = torch.nn.Linear(ad_width, 1)
 
     def forward(self, request, ads, pair):
-        if not self.training and len(request) > 3:  # on the toy of the rehearsal all goes well
+        if not self.training and len(request) > 3:  # on the toy of the dry run all goes well
             raise RuntimeError("this page is not for me")
         return self.layer(ads).squeeze(-1)
 """
@@ -137,7 +137,7 @@ def test_a_users_model_that_raises_ends_the_command_with_a_message_and_no_traceb
 
 # Worlds of several: no model is trained, so they are quick.
 PLAIN = (
-    *("phases.bootstrap=128", "phases.log=128", "phases.shadow=0", "phases.evaluate=128"),
+    *("phases.cold_start=128", "phases.log=128", "phases.shadow=0", "phases.evaluate=128"),
     *("report.resamples=5", "report.detail_requests=4", "report.baseline=now", "models={}"),
     *("cascade.pre_ranking.model=random", "cascade.ranking.model=truth", "arms={now: {}}"),
 )

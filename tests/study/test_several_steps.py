@@ -19,7 +19,7 @@ from cascade_sim.analysis.report.terminal import terminal_summary
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import serve, shadow
 from cascade_sim.counterfactual.critical_bids import of_block
-from cascade_sim.diagnostics.trace import explain_ad, find_request, from_stage, least_passing
+from cascade_sim.diagnostics.trace import explain_ad, find_request, from_stage, min_passing_bid
 from cascade_sim.live.controls import _size_range, labels_of
 from cascade_sim.scenario.market import Sizes
 from cascade_sim.scenario.memory import sizes_of
@@ -41,7 +41,7 @@ def five(tmp_path_factory):
     folder = tmp_path_factory.mktemp("five")
     scenario = tiny_scenario(
         "models={}", "cascade.ranking={model: truth}",
-        "phases.bootstrap=0", "phases.log=0", "phases.shadow=0", f"phases.evaluate={N}",
+        "phases.cold_start=0", "phases.log=0", "phases.shadow=0", f"phases.evaluate={N}",
         "traffic.block=32", "report.detail_requests=16",
         "cascade.pre_ranking=[{name: coarse, model: random, bid: init, size: 30}, "
         "{name: middle, model: truth, bid: none, size: 10}, {model: truth, bid: init, size: 8}]",
@@ -155,7 +155,7 @@ def test_critical_bids_go_through_every_step(five, block):
             changed = replace(sim.platform, bids=sim.platform.bids.with_bid(ad, micros / MICROS))
             return ad in serve(block, used, changed).win_set[row, : slot + 1]
 
-        return least_passing(keeps, int(sim.platform.bids.init_bid[ad] * MICROS))
+        return min_passing_bid(keeps, int(sim.platform.bids.init_bid[ad] * MICROS))
 
     auction = from_stage(arm, len(arm.stages) - 1, decision.competitive_set)
     for i in range(0, len(found), 12):

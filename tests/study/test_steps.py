@@ -5,7 +5,7 @@ import pytest
 from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.data import dump_scenario
 from cascade_sim.scenario.file import load_scenario
-from cascade_sim.scenario.overrides import Refused, find_parameter, parse_points, turn
+from cascade_sim.scenario.overrides import Refused, apply_overrides, find_parameter, parse_points
 from cascade_sim.scenario.schema import resolve_arm, resolved_arms
 
 TEXT = """\
@@ -17,7 +17,7 @@ cascade:
   ranking: {model: truth}
   slots: 3
 models: {}
-phases: {bootstrap: 0, log: 0, shadow: 0, evaluate: 64}
+phases: {cold_start: 0, log: 0, shadow: 0, evaluate: 64}
 arms: {now: {}, narrow: {pre_ranking: {earlier: {coarse: {size: 20}}}}}
 """
 AS_MAPPING = "{model: truth, size: 12, earlier: {coarse: {model: truth, bid: none, size: 30}}}"
@@ -52,11 +52,11 @@ def test_a_question_names_the_step_in_short_or_in_full(tmp_path, path):
     scenario = loaded(tmp_path, AS_LIST)
     assert find_parameter(path, scenario, "now") == ("pre_ranking", "earlier", "coarse", "size")
     (point,) = parse_points([f"{path}=25"], scenario, "now")
-    _, spec = turn(scenario, resolve_arm(scenario, scenario.arms["now"]), point, tmp_path)
+    _, spec = apply_overrides(scenario, resolve_arm(scenario, scenario.arms["now"]), point, tmp_path)
     assert spec.pre_ranking.earlier["coarse"].size == 25 and spec.pre_ranking.earlier["coarse"].bid == "none"
     with pytest.raises(Refused, match="between"):
         (point,) = parse_points([f"{path}=5"], scenario, "now")
-        turn(scenario, resolve_arm(scenario, scenario.arms["now"]), point, tmp_path)
+        apply_overrides(scenario, resolve_arm(scenario, scenario.arms["now"]), point, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_step_cannot_be_called_like_a_stage_a_set_or_all_of_them(tmp_path):
 
 def test_the_set_that_a_student_learns_from_is_one_of_the_cascade(tmp_path):
     student = "models={rank: {data: [log]}, s: {recipe: distill, teacher: rank, sample: {set: %s}}}"
-    given = ["phases={bootstrap: 10, log: 10, shadow: 10, evaluate: 64}"]
+    given = ["phases={cold_start: 10, log: 10, shadow: 10, evaluate: 64}"]
     assert loaded(tmp_path, AS_LIST, student % "coarse", *given).models["s"].sample.set == "coarse"
     with pytest.raises(ScenarioError, match="coarse"):
         loaded(tmp_path, AS_LIST, student % "coarze", *given)
@@ -117,7 +117,7 @@ def test_sizes_of_an_earlier_step_are_taken_turned_and_refused_as_those_of_the_l
     spec = resolved_arms(scenario)["narrow"]
     assert list(spec.size_rules) == ["coarse"] and spec.pre_ranking.earlier["coarse"].size == 40
     (point,) = parse_points(["pre_ranking.coarse.size=25"], scenario, "narrow")
-    _, turned = turn(scenario, spec, point, tmp_path)
+    _, turned = apply_overrides(scenario, spec, point, tmp_path)
     assert not turned.size_rules and turned.pre_ranking.earlier["coarse"].size == 25
     for choices, mean, key in (
         ("[5, 20]", 10, "choices"),

@@ -6,8 +6,10 @@ import json
 import pytest
 
 from cascade_sim.cli import main
+from cascade_sim.counterfactual.whatif import what_if_study
+from cascade_sim.scenario.file import load_scenario
 from cascade_sim.storage.folder import read_manifest
-from cascade_sim.study.sweeps import cell_folder, load_grid, parse_axes
+from cascade_sim.study.sweeps import cell_folder, load_grid, parse_axes, sweep_statement, with_reference
 from cascade_sim.training import fit as recipes
 from worlds.pool_jobs import in_this_process
 from worlds.tiny_market import QUICK, TINY
@@ -15,12 +17,16 @@ from worlds.tiny_market import QUICK, TINY
 # No model is trained: the arms are served by built-in seats.
 PLAIN = (
     *TINY,
-    *("phases.bootstrap=0", "phases.log=0", "phases.shadow=0", "phases.evaluate=128", "traffic.block=128"),
+    *("phases.cold_start=0", "phases.log=0", "phases.shadow=0", "phases.evaluate=128", "traffic.block=128"),
     *("report.resamples=20", "report.detail_requests=8", "report.baseline=now"),
     "models={}",
     "cascade.pre_ranking.model=random",
     "cascade.ranking.model=truth",
     "arms={now: {}, other: {ranking: {bid: opt}}}",
+)
+LEARNING = (
+    *("phases.cold_start=150", "phases.log=150", "models={mine: {kind: towers, data: [log], epochs: 1}}"),
+    *("cascade.pre_ranking.model=mine", "arms={now: {}}"),
 )
 OVER = ("--over", "auction.reserve_cpc=0,0.5", "--over", "cascade.slots=2,3")
 
@@ -30,6 +36,11 @@ def sweep(out, *options, over=OVER):
     return main(
         ["sweep", str(QUICK), *changes, *over, "--workers", "1", "--quiet", "--out", str(out), *options]
     )
+
+
+def cells_of(over=OVER, changes=PLAIN):
+    axes = parse_axes(over[1::2])
+    return with_reference(QUICK, axes, load_grid(QUICK, axes, changes), changes)[1]
 
 
 def rows(out):
@@ -46,7 +57,7 @@ def out(tmp_path_factory):
 
 
 def test_every_cell_leaves_a_complete_run_without_logs(out):
-    cells = load_grid(QUICK, parse_axes(OVER[1::2]), PLAIN)
+    cells = cells_of()
     for cell in cells:
         for seed in (1, 2):
             folder = cell_folder(out, cell) / f"seed-{seed}"
@@ -55,9 +66,10 @@ def test_every_cell_leaves_a_complete_run_without_logs(out):
     assert len(rows(out)) == len(cells) == 4
 
 
-def test_lifts_are_taken_world_by_world_against_the_first_cell(out):
+def test_lifts_are_taken_world_by_world_against_the_scenarios_own_setting(out):
     name = "expected_revenue_per_request"
-    cells = load_grid(QUICK, parse_axes(OVER[1::2]), PLAIN)
+    cells = cells_of()
+    assert cells[0].name == rows(out)[0]["cell"] == "reserve_cpc=0, slots=3"
 
     def value(cell, seed):
         text = (cell_folder(out, cell) / f"seed-{seed}" / "metrics.json").read_text()
@@ -104,15 +116,58 @@ def test_finished_cells_are_read_without_starting_processes(out, capsys, monkeyp
     assert sweep(out, "--seeds", "2") == 0
     assert (out / "sweep.csv").read_bytes() == again
     assert before.splitlines()[0] == again.splitlines()[0]
-    with pytest.raises(AssertionError, match="slots=2, seed 3"):  # and for a new world of theirs, one
-        sweep(out, "--seeds", "3", over=("--over", "auction.reserve_cpc=0", "--over", "cascade.slots=2"))
+    with pytest.raises(AssertionError, match="slots=3, seed 3"):  # and for a new world of theirs, one
+        sweep(out, "--seeds", "3", over=("--over", "auction.reserve_cpc=0", "--over", "cascade.slots=3"))
+
+
+def test_the_reference_is_the_scenarios_own_setting_in_the_grid_or_a_cell_more():
+    assert [cell.name for cell in cells_of()] == [
+        *("reserve_cpc=0, slots=3", "reserve_cpc=0, slots=2"),
+        *("reserve_cpc=0.5, slots=2", "reserve_cpc=0.5, slots=3"),
+    ]
+    over = ("--over", "auction.squashing=0.8", "--over", "arms.other.slots=2")
+    own, other = cells_of(over)
+    assert own.settings == {"auction.squashing": "1.0", "arms.other.slots": "unset"}
+    assert own.scenario == load_scenario(QUICK, PLAIN) and other.settings["auction.squashing"] == "0.8"
+
+
+def test_fixed_models_agree_with_whatif_to_the_last_digit(out, capsys, monkeypatch):
+    monkeypatch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
+    assert sweep(out, "--seeds", "1", "--fixed-models") == 0
+    text = capsys.readouterr().out
+    assert "Held fixed:" in text and "Learned again:\n  nothing: models serve as they were trained" in text
+    reference, *others = cells_of()
+    run, found = cell_folder(out, reference) / "seed-1", {row["cell"]: row for row in rows(out)}
+    for cell in others:
+        answer = what_if_study(run, [f"{key}={value}" for key, value in cell.settings.items()])
+        measures = answer["points"][0]["metrics"]
+        assert len(measures) > 20 and answer["learned_again"]
+        for name, entry in measures.items():
+            row, lift = found[cell.name], entry.get("lift") or {}
+            told = [node.get(end) for node in (entry, lift) for end in ("value", "low", "high")]
+            ends = ("", " low", " high", " lift", " lift low", " lift high")
+            assert [row[name + end] for end in ends] == ["" if x is None else repr(x) for x in told], name
+
+
+def test_a_sweep_says_what_was_held_fixed_and_what_learned_again():
+    changes = (*PLAIN, *LEARNING)
+
+    def learned(*over, retrain=False):
+        return " ".join(sweep_statement(cells_of(over, changes), retrain).learned_again)
+
+    assert learned("--over", "auction.squashing=0.5,0.8").startswith("nothing")
+    assert learned("--over", "auction.squashing=0.8", retrain=True).startswith("the models of every cell")
+    more = learned("--over", "models.mine.epochs=2,3")
+    assert "2 of 3 cells" in more and "cascade of epochs=1 writes" in more
+    held = sweep_statement(cells_of(("--over", "world.users=200"), changes), False).held_fixed
+    assert any("users=200: another world or other traffic" in line for line in held)
 
 
 @pytest.mark.drill
 def test_a_log_gets_a_line_for_every_world_that_is_finished(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
     options = ["--seeds", "1", "--workers", "1", "--out", str(tmp_path / "out")]
-    options += [part for change in PLAIN for part in ("--set", change)]
+    options += [part for change in (*PLAIN, "cascade.slots=1") for part in ("--set", change)]
 
     def lines(values):
         assert main(["sweep", str(QUICK), *options, "--over", f"cascade.slots={values}"]) == 0
@@ -126,12 +181,6 @@ def test_a_log_gets_a_line_for_every_world_that_is_finished(tmp_path, capsys, mo
     assert "cells: 2 of 3 worlds are finished already, and taken as they are" in grown
     assert grown[-1] == "cells: slots=3, seed 1 finished"
     assert lines("1,2,3") == []
-
-
-LEARNING = (
-    *("phases.bootstrap=150", "phases.log=150", "models={mine: {kind: towers, data: [log], epochs: 1}}"),
-    *("cascade.pre_ranking.model=mine", "arms={now: {}}"),
-)
 
 
 @pytest.mark.drill
@@ -148,8 +197,8 @@ def test_cells_share_the_models_of_the_first_unless_each_is_to_learn_from_its_ow
     over = ("--over", "cascade.pre_ranking.size=15,6")
     assert sweep(tmp_path / "out", *changes, *options, over=over) == 0
     files = sorted((tmp_path / "out" / "cells").rglob("mine.safetensors"))
-    first, second = (file.read_bytes() for file in files)
-    assert (first == second) is not retrain
+    contents = [file.read_bytes() for file in files]
+    assert (contents[0] == contents[1]) is not retrain
     # As first deployed, on random traffic that all cells share, and for good.
     assert len(trained) == (3 if retrain else 2)
     assert all((file.parents[1] / "logs" / "evaluate-now").is_dir() for file in files)
@@ -163,6 +212,8 @@ def test_cells_share_the_models_of_the_first_unless_each_is_to_learn_from_its_ow
         (("--y", "cpc"), "measure 'cpc' has no better end"),
         (("--y", "market.revenue"), "unknown measure 'market.revenue'"),
         (("--over", "auction.squash=1"), "did you mean 'squashing'"),
+        (("--retrain", "--fixed-models"), "--retrain and --fixed-models"),
+        (("--fixed-models", "--over", "world.users=300"), "it changes the world"),
     ],
 )
 def test_a_mistake_is_refused_before_any_work(tmp_path, capsys, options, said):

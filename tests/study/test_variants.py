@@ -13,7 +13,7 @@ from worlds.tiny_market import QUICK, TINY
 
 SHRINK = (
     *TINY,
-    *("phases.bootstrap=150", "phases.log=150", "phases.shadow=64", "phases.evaluate=128"),
+    *("phases.cold_start=150", "phases.log=150", "phases.shadow=64", "phases.evaluate=128"),
     *("report.detail_requests=8", "report.resamples=5"),
 )
 

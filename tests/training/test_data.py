@@ -26,8 +26,8 @@ def lists(served, kind="pre_ranking", per_request=30, model="ltr", **keys):
 
 
 def test_impressions_are_the_log_of_the_named_phases_in_order(study):
-    found = impressions(study.folder, ["bootstrap", "log"])
-    tables = [read_table(study.folder, name) for name in ("bootstrap", "log")]
+    found = impressions(study.folder, ["cold_start", "log"])
+    tables = [read_table(study.folder, name) for name in ("cold_start", "log")]
     for column, name in [
         ("ads", "ad"),
         ("users", "user"),
@@ -47,12 +47,12 @@ def test_a_phase_whose_table_is_lost_is_not_taken_for_one_without_impressions(st
     with TableWriter(tmp_path, "log") as table:
         table.append(read_table(study.folder, "log"))
     assert len(impressions(tmp_path, ["log"]).users) == len(read_table(study.folder, "log")["ad"])
-    with pytest.raises(UserError, match="has no table 'bootstrap'"):
-        pages(tmp_path, ["bootstrap", "log"])
+    with pytest.raises(UserError, match="has no table 'cold_start'"):
+        pages(tmp_path, ["cold_start", "log"])
 
 
 def test_of_a_long_log_a_sample_of_the_requests_is_learned_from(study, monkeypatch):
-    phases = ["bootstrap", "log"]
+    phases = ["cold_start", "log"]
     whole = {
         name: np.concatenate([read_table(study.folder, p)[name] for p in phases])
         for name in ("request", "ad")

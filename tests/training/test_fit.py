@@ -166,7 +166,7 @@ def test_the_ranker_that_writes_the_log_is_pointwise_whatever_its_objective(tmp_
 
 
 def test_pages_are_the_impressions_by_request_with_the_deployed_scores(study):
-    data, flat = pages(study.folder, ["bootstrap", "log"]), impressions(study.folder, ["bootstrap", "log"])
+    data, flat = pages(study.folder, ["cold_start", "log"]), impressions(study.folder, ["cold_start", "log"])
     assert np.array_equal(data.shown.ads, flat.ads) and len(data.request) == 4500
     assert (np.diff(data.lists) == 3).all() and len(np.unique(data.request)) == 4500
     is_log = np.arange(len(flat.ads)) >= 3 * 1500

@@ -13,7 +13,7 @@ from worlds.tiny_market import tiny_scenario
 
 NET = "features: [user, quality, G1], hidden: 8, dims: 4, epochs: 1"
 SMALL = (
-    *("phases.bootstrap=300", "phases.log=400", "phases.shadow=200", "phases.evaluate=64"),
+    *("phases.cold_start=300", "phases.log=400", "phases.shadow=200", "phases.evaluate=64"),
     f"models.both={{kind: coaction, objective: rcr, {NET}}}",
     f"models.scaled={{objective: softmax, calibrator: platt, {NET}}}",
     f"models.joint={{objective: sbcr, calibrator: piecewise_linear, fit: joint, {NET}}}",

@@ -93,10 +93,10 @@ def sent(run: Path, to: Path, changes: list[str], files: dict[str, str], *, seal
 
 def seal_again(run: Path) -> Path:
     """As somebody who knows how would do it after an edit."""
-    _edit(run / "manifest.json", **{checksums.SEALS: checksums.seals_of(run)})
+    _edit(run / "manifest.json", **{checksums.SEALS: checksums.checksums_of(run)})
     return run
 
 
 def _edit(manifest: Path, **changes: Any) -> None:
     content = {**json.loads(manifest.read_text()), **changes}
-    manifest.write_text(json_text(checksums.with_seal(content)))
+    manifest.write_text(json_text(checksums.with_checksum(content)))

@@ -18,9 +18,9 @@ cascade:
   ranking: {model: truth}
   slots: 3
 traffic: {block: 128}
-phases: {bootstrap: 0, log: 0, exploration: 0, shadow: 0, evaluate: 512}
+phases: {cold_start: 0, log: 0, exploration: 0, shadow: 0, evaluate: 512}
 arms:
-  today: {}
+  production: {}
   cheap: {pre_ranking: {size: 8}}
 report: {resamples: 50, detail_requests: 32}
 """

@@ -8,7 +8,7 @@ from cascade_sim.study.prepare import Preparation
 from cascade_sim.study.simulation import Simulation
 from worlds.tiny_market import tiny_scenario
 
-SHORT = ("phases.bootstrap=150", "phases.log=200", "phases.shadow=48")
+SHORT = ("phases.cold_start=150", "phases.log=200", "phases.shadow=48")
 
 
 def learn(folder, cache, *overrides, seed=None, sim=None):

@@ -27,7 +27,7 @@ ARMS = {
     "ordered": {"pre_ranking": {"model": "order"}},
     "twice": {"pre_ranking": {"model": "rank", "bid": "opt"}},
 }
-# Late clicks, so that some are still under way at every deployment; three of them in the half hour.
+# Delayed clicks, so that some are still under way at every deployment; three of them in the half hour.
 LEARNING = {
     "charging": {"click_delay": 60.0},
     "training": {"every": 500.0, "history": 800.0, "panel": 96, "lists": 200},

@@ -1,4 +1,4 @@
-"""An imported market made from a study: what one of its arms served, as a log would have it."""
+"""An imported log made from a study: what one of its arms served, as a log would have it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def made_market(
     changes: Any = None,
     budgets: Any = None,
 ) -> Path:
-    """The folder of an imported market, with its manifest and the scenario that replays it."""
+    """The folder of an imported log, with its manifest and the scenario that replays it."""
     store = write_store(
         folder, about, requests, candidates, names or {}, advertiser=advertiser, budgets=budgets
     )
@@ -120,14 +120,14 @@ def write_market(folder: Path, store: LogStore, changes: Any = None) -> None:
         YAML(typ="safe").dump(scenario, file)
     text = (folder / "scenario.yaml").read_bytes()
     manifest = {
-        "kind": "imported market",
+        "kind": "imported log",
         "status": "complete",
         "semantics": SEMANTICS,
         "scenario_hash": hashlib.sha256(text).hexdigest()[:16],
         "name": store.about.name,
         checksums.SEALS: {"scenario.yaml": checksums.digest(text)},
     }
-    (folder / "manifest.json").write_text(json_text(checksums.with_seal(manifest)))
+    (folder / "manifest.json").write_text(json_text(checksums.with_checksum(manifest)))
 
 
 def market_of(

@@ -173,7 +173,7 @@ class OtherFamily:
         return requests, {name: values[is_there] for name, values in candidates.items()}
 
     def store(self, folder: Path, name: str = "other") -> Any:
-        """The log as an imported market in a folder."""
+        """The log as an imported log in a folder."""
         from cascade_sim.logs.store.format import About, Rule
         from cascade_sim.logs.store.store import write_store
 

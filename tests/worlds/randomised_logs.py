@@ -15,7 +15,7 @@ from worlds.tiny_market import ROOT
 SCENARIO = ROOT / "scenarios" / "off_policy.yaml"
 SMALL = (
     *("world.users=300", "world.ads=120", "world.advertisers=60", "traffic.block=256"),
-    *("phases.bootstrap=1500", "phases.log=2500", "phases.evaluate=256"),
+    *("phases.cold_start=1500", "phases.log=2500", "phases.evaluate=256"),
     *("models.rank.epochs=2", "models.logloss.epochs=1"),
     *("report.resamples=20", "report.detail_requests=64"),
     *("off_policy.requests=1500", "off_policy.slates.requests=1200"),
@@ -61,7 +61,7 @@ def logged() -> Logged:
     with Progress(quiet=True) as progress:
         preparation = Preparation(sim, folder, ModelStore(folder / "cache"), progress, torch.device("cpu"))
         preparation.run()
-        arm = sim.arm("today", resolved_arms(scenario)["today"])
+        arm = sim.arm("production", resolved_arms(scenario)["production"])
         write_logs(sim, arm, folder, progress)
     return Logged(sim, arm, folder, preparation.modules)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import ndtr
 
-from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, MarketTime, Portfolio
 
 DAY = 86400.0
 LOW, HIGH = 0.19, 1.76  # traffic over the day, as a multiple of its mean
@@ -76,7 +76,7 @@ class SyntheticMarket:
         rows: dict[str, list[np.ndarray]] = {"spend": [], "bid": [], "clicks": [], "conversions": []}
         today = np.zeros(self.m, dtype=np.int64)
         for i in range(days * steps):
-            now, then = self.moment(i, steps), self.moment(i + 1, steps)
+            now, then = self.time_at(i, steps), self.time_at(i + 1, steps)
             share = (then.expected_traffic or 1.0) - now.expected_traffic
             bids, passing = bidder.bids(now), bidder.participation(now)
             feedback, value = self.sell(bids, passing, share, today)
@@ -95,9 +95,9 @@ class SyntheticMarket:
         return History(self, *(np.array(rows[k]).reshape(shape) for k in rows))
 
     @staticmethod
-    def moment(i: int, steps: int) -> Moment:
+    def time_at(i: int, steps: int) -> MarketTime:
         elapsed = (i % steps) / steps
-        return Moment(i / steps * DAY, i // steps, elapsed, float(traffic_share(elapsed)))
+        return MarketTime(i / steps * DAY, i // steps, elapsed, float(traffic_share(elapsed)))
 
     def sell(
         self, bids: np.ndarray, passing: np.ndarray, share: float, today: np.ndarray

@@ -26,7 +26,7 @@ WORLD = {
         "slots": 3,
     },
     "traffic": {"block": 64},
-    "phases": {"bootstrap": 64, "log": 64, "shadow": 0, "evaluate": 128},
+    "phases": {"cold_start": 64, "log": 64, "shadow": 0, "evaluate": 128},
     "arms": {"now": {}, "opt": {"ranking": {"bid": "opt"}}},
     "report": {"resamples": 10, "detail_requests": 16},
 }
@@ -65,19 +65,19 @@ RECORDER = """
         super().__init__(portfolio)
         self.portfolio, self.told, self.asked = portfolio, [], []
 
-    def bids(self, moment):
-        self.asked.append(moment)
+    def bids(self, now):
+        self.asked.append(now)
         return self.value
 
-    def observe(self, feedback, moment):
-        self.told.append((moment, feedback))
+    def observe(self, feedback, now):
+        self.told.append((now, feedback))
 """
 RAISER = """
     def __init__(self, portfolio):
         super().__init__(portfolio)
         self.n = 0
 
-    def bids(self, moment):
+    def bids(self, now):
         self.n += 1
         return self.value * self.n
 """
@@ -86,7 +86,7 @@ FIRST_ONE = """
         super().__init__(portfolio)
         self.first = first
 
-    def participation(self, moment):
+    def participation(self, now):
         return np.where(np.arange(self.n_advertisers) == 0, self.first, 1.0)
 """
 
@@ -180,7 +180,7 @@ def live(
         on_charges=charges.append,
     )
     tally = run.run()
-    parts = [market_columns(sim, piece) for piece in settled]
+    parts = [market_columns(sim, piece, run.server.routes) for piece in settled]
     log = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     late = {name: np.concatenate([part[name] for part in charges]) for name in (charges or [{}])[0]}
     return Finished(sim, run, log, settled, tally.metrics(), late)

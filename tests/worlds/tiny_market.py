@@ -16,7 +16,7 @@ QUICK = ROOT / "scenarios" / "quick.yaml"
 TINY = (
     *("world.users=150", "world.ads=600", "world.advertisers=60", "world.base_logit=-3.0"),
     *("cascade.retrieval.size=60", "cascade.pre_ranking.size=15", "traffic.block=128"),
-    *("phases.bootstrap=1500", "phases.log=3000", "phases.exploration=0.2"),
+    *("phases.cold_start=1500", "phases.log=3000", "phases.exploration=0.2"),
     *("phases.shadow=300", "phases.evaluate=500"),
     *("report.resamples=50", "report.detail_requests=200"),
 )

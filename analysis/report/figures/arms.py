@@ -149,7 +149,7 @@ FOREST = {"revenue_per_request": "Revenue per request, lift, %", "ctr": "CTR lif
 
 
 def lifts(metrics: Mapping[str, Any]) -> Any | None:
-    """A forest plot of lifts of revenue per request and CTR: filled, expected; hollow, clicked."""
+    """A forest plot of lifts of revenue per request and CTR: filled, expected; hollow, realised."""
     arms = [arm for arm in ordered_arms(metrics) if arm != metrics["baseline"]]
     if not any(
         arm_lift(metrics, arm, name).value is not None
@@ -198,27 +198,27 @@ def _forest(
     span = max(max(ends) - min(ends), 1.0)
     left, right = min(ends) - 0.25 * span, max(ends) + 0.25 * span
     for i, arm in enumerate(arms):
-        expected, clicked = rows[arm]
+        expected, realised = rows[arm]
         with of_arms(axes, arm):
-            _forest_row(axes, i, expected, clicked, (left, right), colors[arm])
+            _forest_row(axes, i, expected, realised, (left, right), colors[arm])
     axes.set_xlim(left, right)
     axes.xaxis.set_major_formatter(signed_tick)
 
 
 def _forest_row(
-    axes: Any, row: int, expected: Estimate, clicked: Estimate, limits: tuple[float, float], color: str
+    axes: Any, row: int, expected: Estimate, realised: Estimate, limits: tuple[float, float], color: str
 ) -> None:
-    main = expected if expected.value is not None else clicked
+    main = expected if expected.value is not None else realised
     if main.value is None:
         return
     if not limits[0] <= main.value <= limits[1]:
         _clipped(axes, row, main.value, limits, color)
         return
-    if expected.value is not None and clicked.value is not None:
+    if expected.value is not None and realised.value is not None:
         axes.errorbar(
-            [clicked.value],
+            [realised.value],
             [row + 0.2],
-            xerr=error_bar(clicked),
+            xerr=error_bar(realised),
             fmt="o",
             color=color,
             markersize=3.2,

@@ -88,7 +88,7 @@ def compute_hours(metrics: Mapping[str, Any]) -> Any | None:
                 axes.stairs(values, edges, baseline=None, zorder=3, **looks[arm])
     panels[0].axhline(100, **REFERENCE)
     heading = stage_headings(metrics)[stage].lower()
-    titles = (f"Load of the {heading} servers, %", "Late, % of requests")
+    titles = (f"Load of the {heading} servers, %", "Timeout rate, % of requests")
     for axes, title in zip(panels, titles, strict=True):
         bare(axes, grid="y")
         axes.set_title(title, loc="left", color=INK)

@@ -8,7 +8,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import steps_of
 from cascade_sim.analysis.report.comparisons import ordered_arms
-from cascade_sim.analysis.report.decision import losses
+from cascade_sim.analysis.report.decision import avoidable_shares, irreducible_share, losses
 from cascade_sim.analysis.report.figures.style import INK, LEAST, QUIET, bare, blank, mark, of_arms, short
 from cascade_sim.analysis.report.readings import candidate_sets
 from cascade_sim.analysis.report.text_helpers import stage_name
@@ -20,11 +20,12 @@ LOST = {
     "pre_ranking": "#E07A3F",
     "retrieval": "#A9B4C2",
 }  # light, strong, grey: they differ in print, too
+IRREDUCIBLE = "#E4E7EB"
 OF_STEPS = ("#D9A6C2", "#B7C98B", "#C8B6E2", "#E6C35C")  # lost at earlier steps of pre-ranking, in turn
 
 
 def funnel(metrics: Mapping[str, Any]) -> Any | None:
-    """The baseline's stage sizes on top; below, per arm, the true eCPM shown and lost at each stage."""
+    """The baseline's stage sizes on top; below, per arm, the true value shown and lost at each stage."""
     found = (metrics.get("funnel") or {}).get(metrics["baseline"]) or {}
     sizes = [
         (stage_name(key), finite(found.get(key))) for key in ("corpus", *reversed(candidate_sets(metrics)))
@@ -92,9 +93,13 @@ def _shares(figure: Any, axes: Any, metrics: Mapping[str, Any], arms: list[str])
             estimate(attribution.get("ecpm_best")).value or 1.0,
             estimate(attribution.get("ecpm_shown")).value or 0.0,
         )
+        noise = irreducible_share(metrics, arm)
         parts = [("shown", shown / best, SHOWN)]
-        for stage, _, share in reversed(losses(metrics, arm)):
-            parts.append((f"lost at {stage_name(stage)}", share or 0.0, colors.get(stage, QUIET)))
+        for stage, share in reversed(_shares_lost(metrics, arm)):
+            what = "lost at" if noise is None else "avoidable at"
+            parts.append((f"{what} {stage_name(stage)}", share, colors.get(stage, QUIET)))
+        if noise is not None:
+            parts.append(("irreducible", noise, IRREDUCIBLE))
         with of_arms(axes, arm):
             _bar(axes, i, parts)
         seen |= {name: color for name, _, color in parts if name not in seen}
@@ -103,8 +108,8 @@ def _shares(figure: Any, axes: Any, metrics: Mapping[str, Any], arms: list[str])
     )
     for tick, arm in zip(axes.get_yticklabels(), arms, strict=True):
         mark([tick], arm)
-    axes.set(xlim=(0, 100), ylim=(len(arms) - 0.5, -0.5), xlabel="% of the best possible true eCPM")
-    axes.set_title("Where the value goes", loc="left", color=INK)
+    axes.set(xlim=(0, 100), ylim=(len(arms) - 0.5, -0.5), xlabel="% of the best possible true value")
+    axes.set_title("Value shown and lost", loc="left", color=INK)
     figure.legend(
         [Patch(color=color) for color in seen.values()],
         list(seen),
@@ -113,6 +118,13 @@ def _shares(figure: Any, axes: Any, metrics: Mapping[str, Any], arms: list[str])
         handlelength=1.2,
         columnspacing=1.6,
     )
+
+
+def _shares_lost(metrics: Mapping[str, Any], arm: str) -> list[tuple[str, float]]:
+    """What stages lose of the best possible; the avoidable part, where it is known."""
+    if irreducible_share(metrics, arm) is not None:
+        return avoidable_shares(metrics, arm)
+    return [(stage, share or 0.0) for stage, _, share in losses(metrics, arm)]
 
 
 def _bar(axes: Any, row: int, parts: Sequence[tuple[str, float, str]]) -> None:

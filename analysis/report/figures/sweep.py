@@ -48,7 +48,7 @@ def sweep_svg(findings: Mapping[str, Any], x: str, y: str) -> str:
 def sweep_figure(findings: Mapping[str, Any], x: str, y: str) -> Any:
     """A point per cell; colour by the first axis of the grid, marker by the second.
 
-    Bars are paired intervals of the difference from the first cell, which has a ring: the spread between
+    Bars are paired intervals of the difference from the reference, which has a ring: the spread between
     worlds, common to all cells, would hide what tells them apart. The dashed line joins the frontier.
     """
     figure, axes = blank(4.2)
@@ -129,7 +129,7 @@ def _cell_words(findings: Mapping[str, Any], i: int) -> str:
 
 
 def _shown(findings: Mapping[str, Any], name: str) -> list[Estimate]:
-    """Values in the unit people read, with the paired interval of the difference from the first cell."""
+    """Values in the unit people read, with the paired interval of the difference from the reference."""
     values, lifts = values_of(findings, name), lifts_of(findings, name)
     first = values[0].value
     cells = []
@@ -200,6 +200,6 @@ def _legend(figure: Any, findings: Mapping[str, Any]) -> None:
                 names.append(label(short(f"{key} {value}", 28)))
     marks += [Line2D([], [], color=INK, linewidth=1.0, linestyle=DASHES)]
     marks += [Line2D([], [], **{**RING, "markersize": 8})]
-    names += ["frontier", "first cell"]
+    names += ["frontier", "reference"]
     columns = 3 if max(map(len, names)) <= 20 else 2
     figure.legend(marks, names, loc="outside lower center", ncols=columns, labelcolor=INK)

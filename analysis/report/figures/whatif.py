@@ -34,7 +34,7 @@ IN_LIFTS = (
     "cpc",
     "fill_rate",
     "rcs",
-    "welfare",
+    "welfare_efficiency",
 )
 TITLE = "What would have been: lifts on the same requests, with 95 % intervals"
 
@@ -102,35 +102,35 @@ def answer_image(answer: Mapping[str, Any], kind: str) -> bytes:
 
 
 def _curve(top: Any, bottom: Any, answer: Mapping[str, Any]) -> None:
-    """Lift of revenue (expected: line and band, clicked: hollow) above the share of slots filled."""
+    """Lift of revenue (expected: line and band, realised: hollow) above the share of slots filled."""
     parameter = answer["parameter"]
     points = sorted(answer["points"], key=lambda point: float(point["settings"][parameter]))
     at = [float(point["settings"][parameter]) for point in points]
-    own = finite(answer["today"]["settings"].get(parameter))
+    own = finite(answer["current"]["settings"].get(parameter))
     for axes in (top, bottom):
         bare(axes)
         if own is not None:
             axes.axvline(own, color=QUIET, linewidth=1.0, linestyle=(0, (4, 3)), zorder=2)
         axes.set_xlim(_around([*at, *([] if own is None else [own])]))
-    for name, look in ((WHAT_IF_REVENUE, _EXPECTED), (CLICKED, _CLICKED)):
+    for name, look in ((WHAT_IF_REVENUE, _EXPECTED), (CLICKED, _REALISED)):
         lifts = [scaled(lift_of(point["metrics"].get(name)), 100.0) for point in points]
         _line(top, at, lifts, look)
     top.axhline(0, color="#B8C0CA", linewidth=0.8, zorder=1)
     top.yaxis.set_major_formatter(signed_tick)
-    top.set_title("Revenue per request, lift over today, %", loc="left", color=INK)
+    top.set_title("Revenue per request, lift over the current setting, %", loc="left", color=INK)
     top.tick_params(labelbottom=False)
     filled = [scaled(estimate(point["metrics"].get("fill_rate")), 100.0) for point in points]
     _line(bottom, at, filled, _EXPECTED)
     bottom.set_ylim(0, 105)
-    bottom.set_title("Slots filled, %", loc="left", color=INK)
+    bottom.set_title("Fill rate, %", loc="left", color=INK)
     bottom.set_xlabel(parameter)
 
 
 _EXPECTED: dict[str, Any] = {"color": COLORS[0], "linewidth": 1.7, "marker": "o", "markersize": 3.4}
-_CLICKED: dict[str, Any] = {
+_REALISED: dict[str, Any] = {
     "color": COLORS[1], "linestyle": "none", "marker": "o", "markersize": 4.2, "markerfacecolor": "white",
 }  # fmt: skip
-_TODAY: dict[str, Any] = {"color": QUIET, "linewidth": 1.0, "linestyle": (0, (4, 3))}
+_CURRENT: dict[str, Any] = {"color": QUIET, "linewidth": 1.0, "linestyle": (0, (4, 3))}
 
 
 def _line(axes: Any, at: Sequence[float], values: Sequence[Estimate], look: Mapping[str, Any]) -> None:
@@ -150,12 +150,12 @@ def _line(axes: Any, at: Sequence[float], values: Sequence[Estimate], look: Mapp
 def _rows(
     axes: Any, names: Sequence[str], pairs: Sequence[tuple[Estimate, Estimate]], xlabel: str, limit: int = 24
 ) -> None:
-    """A row each, top to bottom: filled, expected; hollow, clicked, a little below."""
+    """A row each, top to bottom: filled, expected; hollow, realised, a little below."""
     bare(axes, grid="x", left=False)
     axes.axvline(0, color=QUIET, linewidth=0.9, zorder=2)
-    both = any(clicked.value is not None for _, clicked in pairs)
-    for i, (expected, clicked) in enumerate(pairs):
-        for lift, look, shift in ((expected, _EXPECTED, -0.14 * both), (clicked, _CLICKED, 0.14)):
+    both = any(realised.value is not None for _, realised in pairs)
+    for i, (expected, realised) in enumerate(pairs):
+        for lift, look, shift in ((expected, _EXPECTED, -0.14 * both), (realised, _REALISED, 0.14)):
             if lift.value is None:
                 continue
             percent = scaled(lift, 100.0)
@@ -181,7 +181,7 @@ def _around(values: Sequence[float]) -> tuple[float, float]:
 def _legend(figure: Any) -> None:
     from matplotlib.lines import Line2D
 
-    looks = {"expected": _EXPECTED, "clicked": _CLICKED, "today": _TODAY}
+    looks = {"expected": _EXPECTED, "realised": _REALISED, "current": _CURRENT}
     figure.legend(
         [Line2D([], [], **look) for look in looks.values()],
         list(looks),

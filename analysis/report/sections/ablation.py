@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import AFTER_STEPS, ALL_STEPS, ARM_MEASURES, after_step, steps_of
-from cascade_sim.analysis.report.comparisons import ordered_arms
+from cascade_sim.analysis.report.comparisons import is_about_pre_ranking, ordered_arms
 from cascade_sim.analysis.report.figures.arms import ablation
 from cascade_sim.analysis.report.readings import ablation_measures, bid_label, row_label, score_label
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, TablePart, Text, titled
@@ -26,11 +26,11 @@ IN_STEP = ("as it is", "bid", "model", "both")
 
 
 def ablation_section(metrics: Mapping[str, Any]) -> Section | None:
-    """Bid and model replaced one at a time; None where that was not measured."""
+    """Bid and model replaced one at a time; None where that was not measured, or arms differ elsewhere."""
     table = ablation_table(metrics)
-    if table is None:
+    if table is None or not is_about_pre_ranking(metrics):
         return None
-    title = "Which part of pre-ranking is to blame?"
+    title = "Pre-ranking ablation: model or bid?"
     about = (
         "Pre-ranking scores an ad by bid × model. Each row replaces seats of "
         f"{metrics['baseline']} by those of the ranking stage; with both replaced, pre-ranking "
@@ -39,7 +39,7 @@ def ablation_section(metrics: Mapping[str, Any]) -> Section | None:
     alt = "Ranking consistency with one pre-ranking seat replaced at a time"
     caption = "RCS with each combination of bid and model in the pre-ranking stage. Bars are 95 % intervals."
     if steps_of(metrics):
-        title = "Which step of pre-ranking is to blame, and which part of it?"
+        title = "Pre-ranking ablation: which step, model or bid?"
         about = (
             "Each step of pre-ranking scores an ad by bid × model. Each row replaces bid, model or both of "
             f"one step of {metrics['baseline']} by those of the ranking stage, with the other steps as they "
@@ -145,11 +145,11 @@ def ablation_words(metrics: Mapping[str, Any]) -> str:
     )
     seat = _part_to_blame(level)
     if seat is None:
-        return text + "Model and bid are about equally to blame."
-    fix = "A better pre-ranking model" if seat == "model" else "Bringing the optimised bid to pre-ranking"
+        return text + "Model and bid explain about as much of the inconsistency."
+    fix = "a better pre-ranking model" if seat == "model" else "use the opt-bid in pre-ranking"
     if seat == "bid" and corners["as it is"]["bid"] == "opt":
-        fix = "A pre-ranking pCVR nearer to ranking's"
-    return text + f"The {seat} explains most of the inconsistency. {fix} is the first thing to try."
+        fix = "a pre-ranking pCVR nearer to ranking's"
+    return text + f"The {seat} explains most of the inconsistency. First candidate: {fix}."
 
 
 def _step_words(metrics: Mapping[str, Any], steps: list[str]) -> str:
@@ -171,10 +171,10 @@ def _step_words(metrics: Mapping[str, Any], steps: list[str]) -> str:
     )
     worst, *others = sorted(steps, key=lambda step: -gains[step])
     if gains[worst] <= 0:
-        return text + "No step alone is to blame: what one lets through, another drops."
+        return text + "No step alone explains it: what one lets through, another drops."
     if gains[worst] - gains[others[0]] < ABOUT_EQUAL:
         both = listed([stage_name(worst), stage_name(others[0])]).capitalize()
-        return text + f"{both} are about equally to blame."
+        return text + f"{both} explain about as much of the inconsistency."
     text += f"{stage_name(worst).capitalize()} explains most of the inconsistency"
     own = corners[worst]
     part = _part_to_blame(_levels(own)[0]) if "both" in own else "model" if "model" in own else "bid"

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from cascade_sim.analysis.metrics.catalogue import Measure, arm_measure, measure_names, reference_arms
-from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
+from cascade_sim.analysis.report.comparisons import is_about_pre_ranking, lift_measure, ordered_arms
 from cascade_sim.analysis.report.figures.arms import lifts, rcs_vs_revenue
 from cascade_sim.analysis.report.figures.style import CROWD
 from cascade_sim.analysis.report.section import (
@@ -36,10 +36,19 @@ from cascade_sim.analysis.statistics.estimates import Estimate, arm_lift, arm_va
 ARM_COLUMNS: list[tuple[str, list[tuple[str, str, bool]]]] = [
     (
         "Revenue per request, lift %",
-        [("expected", "expected_revenue_per_request", True), ("clicked", "revenue_per_request", True)],
+        [("expected", "expected_revenue_per_request", True), ("realised", "revenue_per_request", True)],
+    ),
+    (
+        "Guardrails, lift %",
+        [
+            ("impressions", "impressions_per_request", True),
+            ("clicks", "expected_clicks_per_request", True),
+            ("CPC", "cpc", True),
+            ("surplus", "surplus_per_request", True),
+        ],
     ),
     ("RPM lift %", [("expected", "expected_rpm", True)]),
-    ("CTR lift %", [("expected", "expected_ctr", True), ("clicked", "ctr", True)]),
+    ("CTR lift %", [("expected", "expected_ctr", True), ("realised", "ctr", True)]),
     (
         "Consistency %",
         [
@@ -52,11 +61,12 @@ ARM_COLUMNS: list[tuple[str, list[tuple[str, str, bool]]]] = [
     ("Proxy", [("ECE", "proxy_ece", False), ("PCOC", "proxy_pcoc", False)]),
 ]
 
+OF_PRE_RANKING = ("Consistency %", "Proxy")
+
 
 def arms_section(metrics: Mapping[str, Any]) -> Section:
     """The arms with both figures of their lifts; every other measure is folded away."""
     baseline = metrics["baseline"]
-    crowded = " Where there is no room, names are left out." if len(metrics["arms"]) > CROWD else ""
     return Section(
         "arms",
         "Arms",
@@ -70,13 +80,7 @@ def arms_section(metrics: Mapping[str, Any]) -> Section:
             Text(_reference_words(metrics), "small"),
             Columns(
                 (
-                    Figure(
-                        "rcs_vs_revenue",
-                        rcs_vs_revenue,
-                        "Ranking consistency against the revenue lift of each arm",
-                        "Does consistency pay? Each arm's RCS against its lift of revenue per request. The "
-                        f"hollow point is the baseline. Bars are 95 % intervals.{crowded}",
-                    ),
+                    _consistency_figure(metrics),
                     Figure(
                         "lifts",
                         lifts,
@@ -102,21 +106,36 @@ def arms_section(metrics: Mapping[str, Any]) -> Section:
     )
 
 
+def _consistency_figure(metrics: Mapping[str, Any]) -> Figure | None:
+    """Does consistency pay? None where arms do not differ in pre-ranking."""
+    if not is_about_pre_ranking(metrics):
+        return None
+    crowded = " Where there is no room, names are left out." if len(metrics["arms"]) > CROWD else ""
+    return Figure(
+        "rcs_vs_revenue",
+        rcs_vs_revenue,
+        "Ranking consistency against the revenue lift of each arm",
+        "Does consistency pay? Each arm's RCS against its lift of revenue per request. The hollow point is "
+        f"the baseline. Bars are 95 % intervals.{crowded}",
+    )
+
+
 def _clicks(metrics: Mapping[str, Any]) -> str:
-    """What expected and clicked measures rest on."""
-    if metrics.get("evidence"):
+    """What expected and realised measures rest on."""
+    if metrics.get("replay"):
         return (
             "“Expected” takes each click that was logged where the same ad stands in the same slot, and "
-            "elsewhere the click model's probability; “clicked” draws by the latter."
+            "elsewhere the click model's probability; “realised” draws by the latter."
         )
-    return "“Expected” replaces each click by its true probability; “clicked” is what was drawn."
+    return "“Expected” replaces each click by its true probability; “realised” is what was drawn."
 
 
 def _reference_words(metrics: Mapping[str, Any]) -> str:
     """What the arms are that nobody can ship; empty without any."""
-    known = [(arm, text) for arm, text in reference_arms(metrics).items() if arm in metrics["arms"]]
+    shown = ordered_arms(metrics)
+    known = [(arm, text) for arm, text in reference_arms(metrics).items() if arm in shown]
     told = Markup("; ").join(Markup("<b>{}</b>, {}").format(arm, text) for arm, text in known)
-    return Markup("Reference arms, to hold the others against: {}.").format(told) if known else ""
+    return Markup("Reference arms, not for shipping: {}.").format(told) if known else ""
 
 
 def _spread_parts(metrics: Mapping[str, Any]) -> list[Any]:
@@ -131,13 +150,15 @@ def _spread_parts(metrics: Mapping[str, Any]) -> list[Any]:
 
 
 def arms_table(metrics: Mapping[str, Any]) -> Table:
-    """Every arm with its lifts over the baseline (expected and clicked) and the measures behind them."""
+    """Every arm with its lifts over the baseline (expected and realised) and the measures behind them."""
     arms = ordered_arms(metrics)
     known = measure_names(metrics)
+    left_out = () if is_about_pre_ranking(metrics) else OF_PRE_RANKING
     grouped = [
         (group, kept)
         for group, entries in ARM_COLUMNS
-        if (kept := [entry for entry in entries if not metrics.get("evidence") or entry[1] in known])
+        if group not in left_out
+        if (kept := [entry for entry in entries if entry[1] in known or _is_always_shown(metrics, group)])
     ]
     shown = [entry for _, entries in grouped for entry in entries]
     columns = [
@@ -152,6 +173,11 @@ def arms_table(metrics: Mapping[str, Any]) -> Table:
         arm_rows(metrics, arms, columns, with_changes=True),
         groups,
     )
+
+
+def _is_always_shown(metrics: Mapping[str, Any], group: str) -> bool:
+    """Whether a group of columns is shown where no arm has its measures, too."""
+    return not metrics.get("replay") and not group.startswith("Guardrails")
 
 
 def spread_table(metrics: Mapping[str, Any]) -> Table | None:

@@ -9,10 +9,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, Measure, reference_arms
+from cascade_sim.analysis.metrics.catalogue import reference_arms
 from cascade_sim.analysis.report.comparisons import revenue_lift
+from cascade_sim.analysis.report.guardrails import (
+    Change,
+    guardrail_table,
+    guardrail_tiles,
+    guardrail_words,
+    lift_tile,
+    point_changes,
+    worse,
+    worse_clause,
+)
 from cascade_sim.analysis.report.log_verdict import LogAnswer, log_answers, log_verdict
-from cascade_sim.analysis.report.market_verdict import is_gain, lift_text, market_contrast, market_lift
+from cascade_sim.analysis.report.market_verdict import (
+    is_gain,
+    lift_text,
+    market_changes,
+    market_contrast,
+    market_lift,
+)
 from cascade_sim.analysis.report.readings import (
     DESIGN_NAMES,
     WHAT_IF_REVENUE,
@@ -24,25 +40,25 @@ from cascade_sim.analysis.report.readings import (
     drift_arms,
     has_budget,
     learning_arms,
+    log_caveat,
     market_arms,
     market_baseline,
     ordered_targets,
     parameter_text,
     targets_of,
 )
-from cascade_sim.analysis.report.section import Heading, Part, Section, Text, Tile, Tiles
+from cascade_sim.analysis.report.section import Heading, Part, Section, TablePart, Text, Tile, Tiles
 from cascade_sim.analysis.report.sections.markets.compute import earned_most_words
 from cascade_sim.analysis.report.sections.markets.designs import design_headline
 from cascade_sim.analysis.report.sections.markets.drift import level_words
 from cascade_sim.analysis.report.sections.markets.learning import recall_words
 from cascade_sim.analysis.report.sections.whatif import best_point, budget_words
-from cascade_sim.analysis.report.tables import column
+from cascade_sim.analysis.report.tables import Table
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
     decimals_for,
     estimate,
-    interval_text,
     lift_of,
     number_text,
     percent_text,
@@ -50,22 +66,19 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 MAX_TILES = 4
+MAX_ROWS = 6  # arms whose guardrails are on the card
 REVENUE = "revenue per request"
-SAME = 5e-4  # lifts so close read alike; a tile would repeat the headline
-# What stands beside the headline's revenue where a study asks a single question.
-BESIDE = {
-    **{name: ARM_MEASURES[name] for name in ("expected_rpm", "expected_ctr", "cpc")},
-    "fill_rate": PAGE_MEASURES["fill_rate"],
-}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A question's answer: a headline, the numbers beside it, and what else is to be known."""
+    """A question's answer: a headline, the numbers beside it, guardrails, and what else is to be known."""
 
     headline: str
     tiles: Tiles = field(default_factory=lambda: Tiles(()))
     lines: Sequence[str] = ()
+    guardrails: Table | None = None  # of several arms; those of one are tiles
+    caution: str = ""  # what gets worse
 
 
 def asked_section(metrics: Mapping[str, Any]) -> Section | None:
@@ -74,9 +87,11 @@ def asked_section(metrics: Mapping[str, Any]) -> Section | None:
     if not answers:
         return None
     first, *others = answers
-    parts: list[Part] = [first.tiles, *(Text(line) for line in first.lines if line)]
+    parts: list[Part] = [first.tiles, TablePart(first.guardrails), Text(first.caution, "caution")]
+    parts += [Text(line) for line in first.lines]
     for other in others:
-        parts += [Heading(other.headline), *(Text(line) for line in other.lines if line)]
+        parts += [Heading(other.headline), TablePart(other.guardrails), Text(other.caution, "caution")]
+        parts += [Text(line) for line in other.lines]
     return Section("asked", first.headline, parts=parts, kind="answer", label="Answer", short="Answer")
 
 
@@ -98,66 +113,65 @@ def what_if_answer(metrics: Mapping[str, Any]) -> Answer | None:
     others = [name for name in answers if best_point(answers[name])["settings"] != best["settings"]]
     tiles = [_what_if_tile(name, answers[name]) for name in others[:MAX_TILES]]
     about = f"Lift of {REVENUE}, the other questions"
-    if not others and best["settings"] != lead["today"]["settings"]:
-        about = f"Lifts over today, {parameter_text(best['settings'])}"
-        tiles = [
-            _lift_tile(
-                measure.label,
-                lift_of(best["metrics"].get(name)),
-                _level_text("today", measure, lead["today"]["metrics"].get(name)),
-            )
-            for name, measure in BESIDE.items()
-            if lift_of(best["metrics"].get(name)).value is not None
-        ]
-    return Answer(what_if_headline(lead), Tiles(tiles, about), [_held_against(lead)])
+    found = what_if_changes(lead)
+    if not others and best["settings"] != lead["current"]["settings"]:
+        about = f"Guardrails, lifts over the current setting, {parameter_text(best['settings'])}"
+        tiles = guardrail_tiles(found, "current")
+    caution = guardrail_words(found, parameter_text(best["settings"])) if others and worse(found) else ""
+    return Answer(what_if_headline(lead), Tiles(tiles, about), [_held_against(lead)], caution=caution)
+
+
+def what_if_changes(answer: Mapping[str, Any]) -> list[Change]:
+    """The guardrails of the best setting against the current one; none where that is the best."""
+    best = best_point(answer)
+    if stays(answer):
+        return []
+    return point_changes(answer["current"]["metrics"], best["metrics"])
+
+
+def stays(answer: Mapping[str, Any]) -> bool:
+    """Whether none of several values is better than the current one."""
+    best, parameter = best_point(answer), answer.get("parameter")
+    if not parameter:
+        return False
+    lift = lift_of(best["metrics"].get(WHAT_IF_REVENUE))
+    is_current = answer["current"]["settings"].get(parameter) == best["settings"][parameter]
+    return is_current or (lift.value or 0.0) <= 0.0
 
 
 def _held_against(answer: Mapping[str, Any]) -> str:
     """What the settings are compared with, in a sentence."""
     parameter = answer.get("parameter")
-    today = (
-        f" ({parameter_text({parameter: answer['today']['settings'].get(parameter)})})" if parameter else ""
+    current = (
+        f" ({parameter_text({parameter: answer['current']['settings'].get(parameter)})})" if parameter else ""
     )
-    held = f"on the same requests; nobody reacts, and {budget_words(answer)}"
+    held = f"on the same requests; bidders do not react, and {budget_words(answer)}"
     n = len(answer["points"])
-    chosen = (
-        f" The best of {n} values asked about; its interval does not know of the choice." if n > 1 else ""
-    )
-    return f"Against {answer['arm']} as it is{today}, {held}.{chosen}"
+    chosen = f" The best of {n} values: its interval is not adjusted for selection." if n > 1 else ""
+    return f"Compared with the unmodified arm {answer['arm']}{current}, {held}.{chosen}"
 
 
 def what_if_headline(answer: Mapping[str, Any]) -> str:
     """The best setting and what it brings: `Reserve 0.6: +9.7 % [+9.1, +10.2] revenue per request.`"""
+    return f"{log_caveat(answer)}{_what_if_claim(answer)}"
+
+
+def _what_if_claim(answer: Mapping[str, Any]) -> str:
     best, parameter = best_point(answer), answer.get("parameter")
     lift, what = lift_of(best["metrics"].get(WHAT_IF_REVENUE)), parameter_text(best["settings"])
-    today = answer["today"]["settings"]
-    if parameter and (today.get(parameter) == best["settings"][parameter] or (lift.value or 0.0) <= 0.0):
-        now = parameter_text({parameter: today.get(parameter)})
-        return f"{now} stays best: none of the values asked about brings more."
+    if parameter and stays(answer):
+        now = parameter_text({parameter: answer["current"]["settings"].get(parameter)})
+        return f"{now} stays best: none of the {len(answer['points'])} values has a higher {REVENUE}."
+    costs = worse_clause(what_if_changes(answer))
     if lift.is_above_zero or lift.is_below_zero:
-        return f"{what}: {percent_text(lift)} {REVENUE}."
-    return f"{what}: no clear change in {REVENUE}, {percent_text(lift)}."
+        return f"{what}: {percent_text(lift)} {REVENUE}{costs}."
+    return f"{what}: no significant change in {REVENUE}, {percent_text(lift)}{costs}."
 
 
 def _what_if_tile(name: str, answer: Mapping[str, Any]) -> Tile:
     best = best_point(answer)
     lift = lift_of(best["metrics"].get(WHAT_IF_REVENUE))
-    return _lift_tile(name, lift, parameter_text(best["settings"]))
-
-
-def _level_text(whose: str, measure: Measure, entry: Any) -> str:
-    unit = f"{NBSP}%" if measure.unit == "percent" else ""
-    return f"{whose}: {column(measure, [estimate(entry)])[0].text}{unit}"
-
-
-def _lift_tile(label: str, lift: Estimate, base: str) -> Tile:
-    percent = scaled(lift, 100.0)
-    return Tile(
-        label,
-        f"{number_text(percent.value, 1, signed=True)}{NBSP}%",
-        interval_text(percent, 1, signed=True),
-        base,
-    )
+    return lift_tile(name, lift, parameter_text(best["settings"]))
 
 
 def off_policy_answer(metrics: Mapping[str, Any]) -> Answer | None:
@@ -186,9 +200,9 @@ def off_policy_answer(metrics: Mapping[str, Any]) -> Answer | None:
 def _log_tile(target: Mapping[str, Any], answer: LogAnswer) -> Tile:
     label, truth = target["changes"] or answer.policy, _truth_text(target)
     if answer.has_lift:
-        return _lift_tile(label, answer.lift, truth)
+        return lift_tile(label, answer.lift, truth)
     if answer.is_refused:
-        return Tile(label, "refused", "", truth)
+        return Tile(label, "no estimate", "", truth)
     return Tile(label, "no lift", f"value {answer.value_text}", truth)
 
 
@@ -212,27 +226,27 @@ def market_answer(metrics: Mapping[str, Any]) -> Answer | None:
         (arm for arm in others if lifts[arm].value is not None), key=lambda arm: -(lifts[arm].value or 0.0)
     )
     if not known:
-        return Answer(f"In {_market_name(metrics)}: {base}, no other arm to hold it against.")
+        return Answer(f"In {_market_name(metrics)}: {base}, no other arm to compare it with.")
     top = known[0]
     headline = _market_headline(metrics, base, known, lifts)
     where = "With fixed bids and unlimited budgets" if has_budgets(metrics) else "In the evaluation"
-    told = f"{where} {top} brings {percent_text(revenue_lift(metrics, top))}."
+    told = f"{where} the lift of {top} is {percent_text(revenue_lift(metrics, top))}."
     if designs_of(metrics):
-        return Answer(design_headline(metrics), _design_tiles(metrics), [headline, told])
+        found = market_changes(metrics, top)
+        caution = guardrail_words(found, top) if worse(found) else ""
+        return Answer(design_headline(metrics), _design_tiles(metrics), [headline, told], caution=caution)
     leading = LEADING.get(market_question(metrics), lambda _: "")(metrics)
-    tiles = [_lift_tile(arm, lifts[arm], "") for arm in (known if leading else known[1:])]
-    about = f"Lift of {REVENUE} over {base} in the market{'' if leading else ', the other arms'}"
-    if not tiles:
-        about = f"Lifts over {base} in the market"
-        beside = {"rpm": "RPM", "ctr": "CTR", "cpc": "CPC"}
-        levels = {name: market_lift(metrics, top, name) for name in beside}
-        tiles = [
-            _lift_tile(beside[name], lift, "")
-            for name, lift in levels.items()
-            if lift.value is not None and abs(lift.value - (lifts[top].value or 0.0)) > SAME
-        ]
-    lines = [headline, told] if leading else [told]
-    return Answer(leading or headline, Tiles(tiles[:MAX_TILES], about), lines)
+    by_arm = {arm: market_changes(metrics, arm) for arm in known}
+    lines, about = [headline, told] if leading else [told], f"Lifts over {base} in the market"
+    caution = guardrail_words(by_arm[top], top) if worse(by_arm[top]) else ""
+    if len(known) == 1:
+        tiles = [lift_tile("Revenue per request", lifts[top]), *guardrail_tiles(by_arm[top])]
+        return Answer(leading or headline, Tiles(tiles, f"{about}, {top}"), lines)
+    table = guardrail_table({arm: (lifts[arm], by_arm[arm]) for arm in known[:MAX_ROWS]}, base)
+    if table is None:
+        tiles = [lift_tile(arm, lifts[arm]) for arm in known[:MAX_TILES]]
+        return Answer(leading or headline, Tiles(tiles, f"{about}, {REVENUE}"), lines)
+    return Answer(leading or headline, Tiles(()), lines, table, caution)
 
 
 def has_budgets(metrics: Mapping[str, Any]) -> bool:
@@ -262,9 +276,9 @@ def _design_tiles(metrics: Mapping[str, Any]) -> Tiles:
     tiles = []
     for kind in design_kinds(metrics):
         bias = scaled(design_effect(metrics, kind, "lift_bias"), 100.0).value
-        off = "" if bias is None else f"bias {number_text(bias, 1, signed=True)} points"
-        tiles.append(_lift_tile(DESIGN_NAMES[kind], design_effect(metrics, kind, "lift"), off))
-    return Tiles(tiles[:MAX_TILES], f"Lift of {REVENUE} by the trials")
+        off = "" if bias is None else f"bias {number_text(bias, 1, signed=True)} pp"
+        tiles.append(lift_tile(DESIGN_NAMES[kind], design_effect(metrics, kind, "lift"), off))
+    return Tiles(tiles[:MAX_TILES], f"Lift of {REVENUE} by experiment design")
 
 
 def _market_headline(
@@ -280,10 +294,13 @@ def _market_headline(
             if is_gain(lifts[arm]) and not market_contrast(metrics, top, arm).is_above_zero
         ]
         tied = f", not significantly different from {' or '.join(close)}" if close and len(close) <= 2 else ""
-        return f"In {where} {top} earns {text}{tied}."
+        costs = worse_clause(market_changes(metrics, top), "its " if tied else "")
+        return f"In {where} {top} earns {text}{tied}{costs}."
     if all(lift.is_below_zero for lift in lifts.values()):
         return f"In {where} {base} earns most; next is {top}, {text}."
-    return f"In {where} no arm clearly earns more: {top} has {text}."
+    costs = worse_clause(market_changes(metrics, top), "its ")
+    significantly = "significantly " if lifts[top].low is not None else ""
+    return f"In {where} no arm earns {significantly}more: {top} has {text}{costs}."
 
 
 def _market_name(metrics: Mapping[str, Any]) -> str:

@@ -33,21 +33,24 @@ def share_text(n: int, of: int) -> str:
 
 
 def audit_headline(answer: Mapping[str, Any]) -> str:
-    """The answer in a sentence."""
+    """The share of pages that come out as logged, in a sentence; of a log that tells nothing, that."""
+    if answer["nothing_told"]:
+        return f"Nothing can be told of the auction from this log: {answer['nothing_told']}"
     tally = answer["tally"]
-    winners = share_text(tally["winners_as_logged"], tally["shown"])
+    pages = share_text(tally["pages_as_logged"], tally["requests"])
     rule = "the declared rule" if answer["is_declared"] else "the rule that explains it best"
-    if tally["prices"] == 0:
-        return f"{winners} of the winners are those of {rule}; no price can be told from this log"
+    winners = share_text(tally["winners_as_logged"], tally["shown"])
     prices = share_text(tally["prices_as_logged"], tally["prices"])
-    if winners == prices:
-        return f"{winners} of winners and of prices are those of {rule}"
-    return f"{winners} of winners and {prices} of prices are those of {rule}"
+    parts = [f"{winners} of the winners" if answer["level"] != "winners" else "the winners cannot be told"]
+    parts.append(f"{prices} of the prices" if tally["prices"] else "no price can be told")
+    return f"{pages} of the pages come out as logged under {rule} ({', '.join(parts)})"
 
 
 def audit_words(answer: Mapping[str, Any]) -> list[str]:
     """What there is to say beside the tables."""
     tally, reasons = answer["tally"], answer["reasons"]
+    if answer["nothing_told"]:
+        return []
     lines = [f"Rule: {answer['rule_text']}."]
     if not answer["is_declared"] and answer["declared_text"] is not None:
         lines.append(f"Declared: {answer['declared_text']}.")
@@ -84,7 +87,7 @@ def tally_table(answer: Mapping[str, Any]) -> Table:
         row("winners", tally["shown"], tally["winners_as_logged"], "the ad in a slot"),
         row("prices", tally["prices"], tally["prices_as_logged"], "of the same ad in the same slot"),
     ]
-    return Table("Replayed and logged", "", ["logged", "as logged", "share"], rows)
+    return Table("Agreement with the log", "", ["logged", "as logged", "share"], rows)
 
 
 def slots_table(answer: Mapping[str, Any]) -> Table | None:
@@ -117,7 +120,7 @@ def reasons_table(answer: Mapping[str, Any]) -> Table | None:
         cells = [Cell(f"{entry['requests']:,}"), Cell(share_text(entry["requests"], n))]
         about = "; ".join(part for part in (_value(entry), entry["where"]) if part)
         rows.append(Row(entry["reason"], cells, hint=entry["meaning"], about=about))
-    return Table("Where not, why", "reason", ["requests", "share of all"], rows)
+    return Table("Mismatch causes", "reason", ["requests", "share of all"], rows)
 
 
 def _value(entry: Mapping[str, Any]) -> str:
@@ -207,17 +210,17 @@ def parameters_table(answer: Mapping[str, Any]) -> Table | None:
     if not rows:
         return None
     return Table(
-        "Parameters of the best rule", "parameter", ["value", "could be", "places that say so"], rows
+        "Parameters of the best rule", "parameter", ["value", "could be", "supporting observations"], rows
     )
 
 
 def audit_facts(answer: Mapping[str, Any]) -> list[str]:
     """Which market, how large, at what level."""
     return [
-        str(answer["market"]),
+        str(answer["log"]),
         f"{answer['tally']['requests']:,} requests",
         f"{answer['candidates']:,} candidates",
-        f"evidence level {answer['level']}",
+        f"log completeness: {answer['level']}",
         f"paid per {answer['charging']}",
     ]
 
@@ -226,12 +229,15 @@ def audit_page(answer: Mapping[str, Any]) -> str:
     """The whole page; everything in it is escaped."""
     words: Sequence[Any] = [Text(line) for line in audit_words(answer)]
     notes = answer["notes"]
-    cannot = (Heading("What the log leaves open"), Bullets([f"{note}." for note in notes])) if notes else ()
+    cannot = (
+        (Heading("Not identified from the log"), Bullets([f"{note}." for note in notes])) if notes else ()
+    )
+    told = Columns((Stack((*words, *cannot)), TablePart(tally_table(answer))), "sides")
     sections = [
         Section(
             "",
             audit_headline(answer),
-            parts=(Columns((Stack((*words, *cannot)), TablePart(tally_table(answer))), "sides"),),
+            parts=(Stack((*words, *cannot)),) if answer["nothing_told"] else (told,),
             kind="answer",
             short="Answer",
         )
@@ -239,7 +245,7 @@ def audit_page(answer: Mapping[str, Any]) -> str:
     reasons, by_slot = reasons_table(answer), slots_table(answer)
     if reasons is not None:
         parts = (TablePart(reasons), Heading("What each means"), Bullets(reason_lines(answer)))
-        sections.append(Section("", "Where not, why", parts=parts))
+        sections.append(Section("", "Mismatch causes", parts=parts))
         if by_slot is not None:
             sections.append(Section("", "By slot", parts=(TablePart(by_slot),)))
     rules = rules_table(answer)
@@ -250,10 +256,10 @@ def audit_page(answer: Mapping[str, Any]) -> str:
             f"{found['held_out']:,} others. Unlike the best: places on their pages where a rule has "
             "another ad or price than the best one."
         )
-        sections.append(Section("", "Which rule?", (), (TablePart(rules), Text(about, "small"))))
+        sections.append(Section("", "Rule identification", (), (TablePart(rules), Text(about, "small"))))
         parameters = parameters_table(answer)
         if parameters is not None:
             sections.append(Section("", "Its parameters", (), (TablePart(parameters),)))
-    title = f"Audit of {answer['market']}"
+    title = f"Audit of {answer['log']}"
     foot = FOOT + OF_REASONS if answer["reasons"] else FOOT
     return short_page("Audit", title, audit_facts(answer), sections, foot, shown="")

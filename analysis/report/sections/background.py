@@ -36,7 +36,7 @@ def background_section(
         "background",
         "Background",
         parts=(
-            Details(summary="What every measure means", parts=(Terms(glossary(metrics), "glossary"),)),
+            Details(summary="Metric definitions", parts=(Terms(glossary(metrics), "glossary"),)),
             Details(summary="Scenario", parts=(Code(scenario_yaml_text),)),
             Details(
                 summary="Versions and timings",
@@ -58,18 +58,18 @@ def background_section(
 
 def glossary(metrics: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(label, name in the files, meaning) of every measure that the study or the page's tables hold."""
-    evidence = metrics.get("evidence")  # of a replayed log, which has no true rates and trains no models
-    always, of_models = ((), {}) if evidence else (ALWAYS_EXPLAINED, MODEL_MEASURES)
+    replay = metrics.get("replay")  # of a replayed log, which has no true rates and trains no models
+    always, of_models = ((), {}) if replay else (ALWAYS_EXPLAINED, MODEL_MEASURES)
     steps = {name: step for name in measure_names(metrics) if (step := step_measure(name)) is not None}
     names = [name for name in LISTED if name in {*measure_names(metrics), *always}]
     measures = {name: LISTED[name] for name in names} | steps | of_models
     rows = [(measure.label, name, measure.meaning) for name, measure in measures.items()]
-    about = _of_a_log(evidence) if evidence else ABOUT_INTERVALS
+    about = _of_a_log(replay) if replay else ABOUT_INTERVALS
     return [(f"95{NBSP}% interval", "", about), *rows]
 
 
-def _of_a_log(evidence: Mapping[str, Any]) -> str:
-    resampled = evidence["resampled"]
+def _of_a_log(replay: Mapping[str, Any]) -> str:
+    resampled = replay["resampled"]
     return (
         f"From a paired bootstrap over {resampled['by']}s of the log, the same resamples for every arm: "
         f"{resampled['why']}. The uncertainty of the click model is in them."

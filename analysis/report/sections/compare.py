@@ -7,9 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure, is_reference
-from cascade_sim.analysis.report.compare_verdict import MEASURES, REVENUE, compare_verdict
+from cascade_sim.analysis.report.compare_verdict import (
+    MEASURES,
+    REVENUE,
+    compare_verdict,
+    lead_arm,
+    lead_changes,
+    revenue_change,
+)
 from cascade_sim.analysis.report.figures.compare import TITLE, compare_figure
 from cascade_sim.analysis.report.figures.style import drawn
+from cascade_sim.analysis.report.guardrails import guardrail_tiles, lift_tile
 from cascade_sim.analysis.report.section import (
     Details,
     Figure,
@@ -17,10 +25,12 @@ from cascade_sim.analysis.report.section import (
     Section,
     TablePart,
     Text,
+    Tiles,
     titled,
 )
 from cascade_sim.analysis.report.sections.whatif import difference_cell
 from cascade_sim.analysis.report.short_page import answer_section, short_page, table_section
+from cascade_sim.analysis.report.statement import statement_parts
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, csv_text, toned
 from cascade_sim.analysis.statistics.estimates import estimate
 
@@ -197,13 +207,28 @@ def _answer(comparison: Mapping[str, Any], figure: Figure, pair: str) -> Section
     headline, *more = compare_verdict(comparison)
     same = "" if comparison["scenario"] else "The scenarios are the same. "
     words: list[Part] = [
+        *_guarded(comparison),
         *(Text(sentence) for sentence in more),
         Text(f"{same}{PAIRED_BY[comparison['paired_by']]}", "small"),
         *(Text(f"{note[:1].upper()}{note[1:]}.", "caution") for note in comparison["notes"]),
     ]
     if len(comparison["scenario"]) <= FEW_KEYS:
         words += titled("What differs in the scenario", scenario_table(comparison))
+    words += statement_parts(comparison)
     return answer_section(headline, words, figure, pair)
+
+
+def _guarded(comparison: Mapping[str, Any]) -> list[Part]:
+    """Tiles of the arm that the verdict leads with; none where runs have no arm or nothing in common."""
+    if not comparison["arms"]:
+        return []
+    arm, found = lead_arm(comparison), lead_changes(comparison)
+    name, lift = revenue_change(comparison, arm)
+    if not name and not found:
+        return []
+    tiles = [lift_tile("Revenue per request", lift)] if name else []
+    about = f"Arm {arm}: lifts over the first run; brackets hold 95 % intervals"
+    return [Tiles([*tiles, *guardrail_tiles(found, "first run")], about)]
 
 
 def _tables(comparison: Mapping[str, Any], pair: str) -> list[Section]:

@@ -54,7 +54,7 @@ def critical_bids_section(metrics: Mapping[str, Any]) -> Section | None:
     intervals = "± is the longer half of the 95 % interval, from resampling requests."
     return Section(
         "critical-bids",
-        "What must an ad bid to keep its slot?",
+        "Critical bids",
         (critical_words(metrics),),
         (
             TablePart(critical_table(metrics), margins=True),

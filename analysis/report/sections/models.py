@@ -26,7 +26,7 @@ def models_section(metrics: Mapping[str, Any]) -> Section:
     )
     return Section(
         "models",
-        "How good are the predictions?",
+        "Model quality",
         parts=(
             Text(
                 "A model trained on shown ads can look right on the win set and still be off on the "
@@ -56,7 +56,12 @@ def models_section(metrics: Mapping[str, Any]) -> Section:
             Text("Against the true conversion rate after a click, on the same requests.", "small")
             if metrics.get("pcvr_models")
             else None,
-            *titled("Levels by set", levels_table(metrics), Text(LEVELS, "small"), margins=True),
+            *titled(
+                "Calibration (PCOC) by candidate set",
+                levels_table(metrics),
+                Text(LEVELS, "small"),
+                margins=True,
+            ),
         ),
         rests_on_data=True,
         short="Predictions",
@@ -87,7 +92,9 @@ def levels_table(metrics: Mapping[str, Any]) -> Table | None:
     ]
     rows = [Row(model, [made[i] for made in columns], arm=model) for i, model in enumerate(models)]
     groups = [("PCOC", len(sets)), ("Proxy-PCOC", len(sets))]
-    return Table("Levels by set", "Model", [_heading(part) for part in sets] * 2, rows, groups)
+    return Table(
+        "Calibration (PCOC) by candidate set", "Model", [_heading(part) for part in sets] * 2, rows, groups
+    )
 
 
 def _heading(part: str) -> str:

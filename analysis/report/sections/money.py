@@ -18,7 +18,7 @@ MONEY_MEASURES = (
     "cpc_bias",
     "revenue_pcoc",
     "payment_error_vs_oracle",
-    "welfare",
+    "welfare_efficiency",
     "revenue_vs_oracle",
 )
 LOGGED_MONEY = ("cpc", "cpc_error_vs_click_model", "cpc_bias_vs_click_model", "revenue_pcoc")
@@ -33,14 +33,14 @@ def money_section(metrics: Mapping[str, Any]) -> Section | None:
         "Charges are computed from predicted CTRs. The oracle is the same cascade with the true CTRs in "
         "every seat. The floor of the CPC error is what would be left if every feature were used perfectly."
     )
-    if metrics.get("evidence"):
+    if metrics.get("replay"):
         about = (
             "Charges are computed from predicted CTRs. A log has no true ones: right is here what the same "
             "ranked list would have paid with the CTRs of the click model that is fitted to the log."
         )
     return Section(
         "money",
-        "Are advertisers charged rightly?",
+        "Pricing accuracy",
         parts=(Text(about), TablePart(table)),
         short="Prices",
     )
@@ -49,7 +49,7 @@ def money_section(metrics: Mapping[str, Any]) -> Section | None:
 def money_table(metrics: Mapping[str, Any]) -> Table | None:
     """How rightly advertisers are charged, and how far from an oracle cascade; None if unknown."""
     arms = ordered_arms(metrics)
-    names = LOGGED_MONEY if metrics.get("evidence") else MONEY_MEASURES
+    names = LOGGED_MONEY if metrics.get("replay") else MONEY_MEASURES
     if all(arm_value(metrics, arm, name).value is None for arm in arms for name in names):
         return None
     columns = [value_column(metrics, arms, name) for name in names]

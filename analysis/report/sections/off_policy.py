@@ -43,7 +43,7 @@ def off_policy_section(metrics: Mapping[str, Any]) -> Section | None:
         off_policy_targets,
         "Off-policy estimates of revenue relative to the truth",
         "Estimates of revenue per request relative to the truth (vertical line), with 95 % intervals, by "
-        "target. Crosses at the edge: refused.",
+        "target. Crosses at the edge: no estimate.",
     )
     about_slopes = (
         "Per unit of the logarithm of the reserve (a tenth: about ten percent) and of squashing, with the "
@@ -53,7 +53,7 @@ def off_policy_section(metrics: Mapping[str, Any]) -> Section | None:
     told = [] if is_pooled else [Text(line, "small") for line in refusals(part)]
     return Section(
         "off-policy",
-        "What would logs alone have said?",
+        "Off-policy estimates",
         off_policy_words(part, is_pooled),
         (
             *titled(
@@ -73,6 +73,11 @@ def off_policy_section(metrics: Mapping[str, Any]) -> Section | None:
 
 def question(target: Mapping[str, Any]) -> str:
     """What is asked of the log, in a sentence: a launch, or its own noise or draw around another value."""
+    if target["log"] == "winners":
+        return (
+            "Asked: the ad of each slot drawn from all ads of the log, evenly or by its predicted click "
+            "rate, which is fitted to other requests of the log."
+        )
     if target["log"] == "slates":
         return (
             "Asked: pages drawn as the log draws them, from the same list at the list's prices. Not a launch "
@@ -81,7 +86,7 @@ def question(target: Mapping[str, Any]) -> str:
     if is_launch(target):
         return (
             "Asked: a launch without jitter, every jittered parameter fixed at its value. Lifts are over "
-            "today's "
+            "the current "
             "values, fixed as well, as whatif has them."
         )
     return (
@@ -131,7 +136,7 @@ def targets_table(part: Mapping[str, Any], log: str, reward: str) -> Table | Non
 def _answer_cell(row: Mapping[str, Any], decimals: int, truth: float | None) -> Cell:
     refused = finite(row.get("refused")) or 0.0
     if refused >= 1:
-        return Cell("refused")
+        return Cell("no estimate")
     shown = cell(shown_estimate(row, truth), decimals)
     covers = finite(row.get("covers"))
     tone = "down" if covers == 0 else ""
@@ -168,7 +173,7 @@ def answer_table(name: str, target: Mapping[str, Any], reward: str) -> Table:
 
 
 def _launch_table(name: str, target: Mapping[str, Any], reward: str) -> Table:
-    """Values, lifts and bias bounds of a launch; today's values fixed, by the estimator LAUNCHED_BY."""
+    """Values, lifts and bias bounds of a launch; the current values fixed, by the estimator LAUNCHED_BY."""
     answer = target["rewards"][reward]
     decimals = decimals_for([estimate(answer["logged"]).value], 4)
     rows = []
@@ -176,7 +181,7 @@ def _launch_table(name: str, target: Mapping[str, Any], reward: str) -> Table:
         own, lift = estimate(row["estimate"]), _hundredfold(row.get("lift"))
         is_refused = row["verdict"] == "refuse"
         cells = [
-            Cell("refused" if is_refused else number_text(own.value, decimals)),
+            Cell("no estimate" if is_refused else number_text(own.value, decimals)),
             Cell("" if is_refused else cell(own, decimals).interval),
             Cell(number_text(lift.value, 1, signed=True)),
             Cell(cell(lift, 1, signed=True).interval),
@@ -187,10 +192,10 @@ def _launch_table(name: str, target: Mapping[str, Any], reward: str) -> Table:
         ]
         rows.append(Row(ESTIMATOR_NAMES.get(key, key), cells))
     blank = [Cell("")] * 6
-    today = answer["estimators"].get(LAUNCHED_BY, {}).get("today")
-    if today:
-        shown = cell(estimate(today), decimals)
-        label = f"today's values ({ESTIMATOR_NAMES[LAUNCHED_BY]})"
+    current = answer["estimators"].get(LAUNCHED_BY, {}).get("current")
+    if current:
+        shown = cell(estimate(current), decimals)
+        label = f"the current values ({ESTIMATOR_NAMES[LAUNCHED_BY]})"
         rows.append(Row(label, [Cell(shown.text), Cell(shown.interval), *blank], "reference"))
     logged = cell(estimate(answer["logged"]), decimals)
     rows.append(
@@ -227,7 +232,7 @@ def _weights_table(name: str, target: Mapping[str, Any], reward: str) -> Table:
         is_refused = row["verdict"] == "refuse"
         mean_weight = finite(row.get("mean_weight"))
         cells = [
-            Cell("refused" if is_refused else number_text(own.value, decimals)),
+            Cell("no estimate" if is_refused else number_text(own.value, decimals)),
             Cell("" if is_refused else cell(own, decimals).interval),
             Cell(_lift(row.get("lift"))),
             Cell(number_text(finite(row.get("n")), 0)),
@@ -241,7 +246,7 @@ def _weights_table(name: str, target: Mapping[str, Any], reward: str) -> Table:
     for key, label in (("inner", "inner (clipped)"), ("outer", "outer (bounds)")):
         if key in answer:
             own = estimate(answer[key])
-            text = "refused" if own.low is None else number_text(own.value, decimals)
+            text = "no estimate" if own.low is None else number_text(own.value, decimals)
             empty = [Cell("")] * 7
             rows.append(Row(label, [Cell(text), Cell(cell(own, decimals).interval), *empty]))
     logged = cell(estimate(answer["logged"]), decimals)
@@ -278,7 +283,7 @@ def refusals(part: Mapping[str, Any]) -> list[str]:
         refused = {key: row["reason"] for key, row in rows.items() if row["verdict"] == "refuse"}
         if refused:
             names = ", ".join(ESTIMATOR_NAMES.get(key, key) for key in refused)
-            lines.append(f"{name}: refused by {names}. {next(iter(refused.values()))}")
+            lines.append(f"{name}: no estimate by {names}. {next(iter(refused.values()))}")
     return lines
 
 

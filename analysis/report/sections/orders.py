@@ -24,7 +24,7 @@ def orders_section(metrics: Mapping[str, Any]) -> Section | None:
         return None
     return Section(
         "orders",
-        "How many worlds keep each order?",
+        "Order stability across seeds",
         parts=(
             Text(
                 "Arms by their mean over worlds, best first. A row is kept in a world where its first is "

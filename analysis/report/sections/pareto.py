@@ -40,7 +40,7 @@ BEST = (
     "beyond noise, so chosen by predictions and not by what is earned. Lifts are over {baseline}."
 )
 QUALITY = ("gauc", "logloss", "ece")
-EARNED = ("cpc_error", "welfare")
+EARNED = ("cpc_error", "welfare_efficiency")
 
 
 def pareto_section(metrics: Mapping[str, Any]) -> Section | None:
@@ -61,7 +61,7 @@ def pareto_section(metrics: Mapping[str, Any]) -> Section | None:
     rule = RULE.format(worlds=" in each world" if several else "", noise=noise)
     return Section(
         "pareto",
-        "Can a ranker have both, order and scale?",
+        "Ranking quality vs calibration",
         (pareto_words(metrics, points),),
         (
             Columns((figure,)),

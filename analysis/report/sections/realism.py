@@ -55,7 +55,7 @@ GROUPS = {
 
 def realism_headline(found: Mapping[str, Any]) -> str:
     """The verdict with the AUCs it rests on: those of what is told apart most easily."""
-    what = telling(found)
+    what = most_discriminating(found)
     test = found["two_sample"][what]
     return (
         f"{VERDICTS[found['verdict']]}: a classifier tells {TOLD[what]} of the two apart with an AUC of "
@@ -63,7 +63,7 @@ def realism_headline(found: Mapping[str, Any]) -> str:
     )
 
 
-def telling(found: Mapping[str, Any]) -> str:
+def most_discriminating(found: Mapping[str, Any]) -> str:
     """requests or shown: of which the classifier finds more beyond what it finds between the periods."""
     return max(TOLD, key=lambda what: found["two_sample"][what]["excess"]["value"] or 0.0)
 
@@ -76,7 +76,7 @@ def auc_text(entry: Mapping[str, Any]) -> str:
 
 def realism_words(found: Mapping[str, Any]) -> list[str]:
     """What the answer rests on, a sentence each."""
-    (other,) = set(TOLD) - {telling(found)}
+    (other,) = set(TOLD) - {most_discriminating(found)}
     test, n = found["two_sample"][other], len(found["moments"])
     differ = sum(row["differs"] for row in found["moments"])
     words = [
@@ -128,7 +128,7 @@ def feature_table(found: Mapping[str, Any], what: str) -> Table | None:
         return None
     return Table(
         "Features", f"Feature of {'requests' if what == 'requests' else 'shown ads'}",
-        ["AUC lost without", "the same, periods", "AUC alone"], rows,
+        ["Permutation importance (AUC)", "the same, periods", "AUC alone"], rows,
     )  # fmt: skip
 
 
@@ -207,7 +207,7 @@ def realism_page(found: Mapping[str, Any], svg: str) -> str:
     figure = Figure("realism", realism_figure, TITLE, CAPTION)
     parts: list[Part] = [
         *(Text(line) for line in realism_words(found)),
-        Heading("Not captured"),
+        Heading("Known gaps"),
         Bullets(found["not_captured"]),
     ]
     sections = [answer_section(realism_headline(found), parts, figure)]
@@ -217,7 +217,7 @@ def realism_page(found: Mapping[str, Any], svg: str) -> str:
     )
     sections.append(
         Section(
-            "", "Told apart by a classifier", (),
+            "", "Classifier two-sample test (C2ST)", (),
             (
                 Text(
                     "Gradient boosting, cross-fitted: it is asked about requests that it has not seen, and "
@@ -226,8 +226,8 @@ def realism_page(found: Mapping[str, Any], svg: str) -> str:
                 ),
                 TablePart(test_table(found)), *features,
                 Text(
-                    "AUC lost without: how much is lost when the feature is shuffled. Alone: by the feature "
-                    "itself; above 0.5 it is higher in the world.",
+                    "Permutation importance (AUC): what is lost when the feature is shuffled. Alone: by "
+                    "the feature itself; above 0.5 it is higher in the world.",
                     "small",
                 ),
             ),
@@ -236,7 +236,7 @@ def realism_page(found: Mapping[str, Any], svg: str) -> str:
     )  # fmt: skip
     what_ifs = whatif_table(found)
     if what_ifs is not None:
-        sections.append(Section("", "Known what-ifs, repeated in the world", (), (TablePart(what_ifs),),
+        sections.append(Section("", "What-if agreement", (), (TablePart(what_ifs),),
                                 short="What-ifs"))  # fmt: skip
     tables = [TablePart(moments_table(found, group)) for group in GROUPS]
     words = (
@@ -244,7 +244,7 @@ def realism_page(found: Mapping[str, Any], svg: str) -> str:
         "world. “Differs”: significantly, with as many moments looked at, and beyond what lies between the "
         "periods of the log."
     )
-    sections.append(Section("", "Moments side by side", (), (Text(words, "small"), *tables), short="Moments"))
+    sections.append(Section("", "Summary statistics", (), (Text(words, "small"), *tables), short="Moments"))
     pairs = pairs_table(found)
     if pairs is not None:
         sections.append(Section("", "Pairs of columns", (), (TablePart(pairs),), short="Pairs"))

@@ -20,19 +20,19 @@ ABOUT_MODELS = (
 
 def replayed_section(metrics: Mapping[str, Any]) -> Section | None:
     """The log behind a study; None where its world was drawn."""
-    evidence = metrics.get("evidence")
-    if not evidence:
+    replay = metrics.get("replay")
+    if not replay:
         return None
-    parts: list[Part] = [Bullets(list(evidence["says"])), *(Text(note) for note in evidence["notes"])]
+    parts: list[Part] = [Bullets(list(replay["says"])), *(Text(note) for note in replay["notes"])]
     for heading, table in (
-        ("What was observed, and what is modelled", observed_table(metrics)),
+        ("Observed vs imputed clicks", observed_table(metrics)),
         ("The logged models on the logged clicks", models_table(metrics)),
         ("The click model on the log's own clicks", calibration_table(metrics)),
     ):
         if table is not None:
             parts += [Heading(heading), TablePart(table)]
     parts.append(Text(ABOUT_MODELS, "small"))
-    return Section("log", f"The log: {evidence['market']}", parts=tuple(parts), short="Log")
+    return Section("log", f"The log: {replay['log']}", parts=tuple(parts), short="Log")
 
 
 def observed_table(metrics: Mapping[str, Any]) -> Table | None:
@@ -45,12 +45,12 @@ def observed_table(metrics: Mapping[str, Any]) -> Table | None:
         column(REPLAY_MEASURES[name], [estimate(own.get(name)) for own in arms.values()]) for name in names
     ]
     rows = [Row(arm, [made[i] for made in columns]) for i, arm in enumerate(arms)]
-    return Table("Observed and modelled", "arm", [REPLAY_MEASURES[name].heading for name in names], rows)
+    return Table("Observed vs imputed clicks", "arm", [REPLAY_MEASURES[name].heading for name in names], rows)
 
 
 def models_table(metrics: Mapping[str, Any]) -> Table | None:
     """Logged predictions compared with logged clicks."""
-    models = metrics["evidence"].get("models") or {}
+    models = metrics["replay"].get("models") or {}
     if not models:
         return None
     columns = [

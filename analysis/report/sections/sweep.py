@@ -1,8 +1,8 @@
 """A sweep over a grid of settings as tables, CSV and words.
 
 `findings`: {"name", "arm", "axes": [{"path", "values"}], "seeds", "requests", "cells": [{"name", "settings",
-"measures": {measure: {"value", "low", "high"[, "lift"]}}}]}. The first cell has no lifts: all others are held
-against it.
+"measures": {measure: {"value", "low", "high"[, "lift"]}}}], "reference", "held_fixed", "learned_again"}. The
+first cell is the reference, the scenario's own setting: it has no lifts, all others are compared with it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Measure, arm_measure
+from cascade_sim.analysis.report.guardrails import Change, guardrail_words, point_changes, worse_clause
+from cascade_sim.analysis.report.readings import log_caveat
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, toned
 from cascade_sim.analysis.report.text_helpers import listed
-from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, estimate, lift_of
+from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, estimate, lift_of, percent_text
 from cascade_sim.analysis.statistics.moves import frontier as unbeaten
 
 MARKET = "market."
@@ -33,11 +35,11 @@ LESS_IS_BETTER = tuple(name for name, measure in ARM_MEASURES.items() if measure
 # Perfect at a point between more and less, or good for one side and bad for the other.
 NEITHER = tuple(name for name, m in ARM_MEASURES.items() if m.better not in ("higher", "lower"))
 SHORT = {
-    **{"expected_revenue_per_request": "rev./request", "revenue_per_request": "rev./request, clicked"},
-    **{"expected_ctr": "CTR %", "ctr": "CTR %, clicked", "expected_rpm": "RPM", "rpm": "RPM, clicked"},
-    "welfare": "welfare %",
+    **{"expected_revenue_per_request": "rev./request", "revenue_per_request": "rev./request, realised"},
+    **{"expected_ctr": "CTR %", "ctr": "CTR %, realised", "expected_rpm": "RPM", "rpm": "RPM, realised"},
+    "welfare_efficiency": "welfare %",
 }
-SHOWN = ("expected_revenue_per_request", "expected_ctr", "welfare", "rcs")
+SHOWN = ("expected_revenue_per_request", "expected_ctr", "welfare_efficiency", "rcs")
 
 
 def known_measures(has_market: bool) -> list[str]:
@@ -56,7 +58,7 @@ def values_of(findings: Mapping[str, Any], name: str) -> list[Estimate]:
 
 
 def lifts_of(findings: Mapping[str, Any], name: str) -> list[Estimate]:
-    """Lifts of one measure over the first cell, which has none."""
+    """Lifts of one measure over the reference, which has none."""
     return [lift_of(cell["measures"].get(name)) for cell in findings["cells"]]
 
 
@@ -102,11 +104,11 @@ def cells_table(findings: Mapping[str, Any], x: str, y: str, narrow: bool = Fals
             cell["name"],
             [cells[i] for cells in columns],
             "baseline" if i == 0 else "",
-            tag=("", "first")[i == 0],
+            tag=("", "reference")[i == 0],
         )
         for i, cell in enumerate(findings["cells"])
     ]
-    title = f"Lifts over the first cell; 95{NBSP}% intervals"
+    title = f"Lifts over the reference, the scenario's own setting; 95{NBSP}% intervals"
     return Table(title, "cell", [*headings, "frontier"], rows)
 
 
@@ -136,23 +138,48 @@ BY_ESTIMATES = (
 
 
 def sweep_headline(findings: Mapping[str, Any], x: str, y: str) -> str:
-    """Which cell is best in each of the two measures."""
+    """The best cells, after what the log does not bear out."""
+    return f"{log_caveat(findings)}{_best_cells(findings, x, y)}"
+
+
+def _best_cells(findings: Mapping[str, Any], x: str, y: str) -> str:
+    """Which cell is best in each of the two measures, its lift in the first, and what gets worse there."""
     best = frontier(findings, x, y)
     if not best:
         return f"No cell has both {_in_words(y)} and {_in_words(x)}."
-    tops = {}
-    for name in (y, x):
-        sign = -1.0 if name in LESS_IS_BETTER else 1.0
-        values = values_of(findings, name)
-        tops[name] = findings["cells"][max(best, key=lambda i: sign * (values[i].value or 0.0))]["name"]
+    tops = {name: best_cell(findings, x, y, name) for name in (y, x)}
+    cells, top = findings["cells"], tops[y]
+    lift = lift_of(cells[top]["measures"].get(y))
+    told = f" ({percent_text(lift)})" if top and lift.value is not None else ""
+    costs = worse_clause(cell_changes(findings, top), "there ")
     if len(set(tops.values())) == 1:
-        return f"Best in {_in_words(y)} and in {_in_words(x)}: {tops[y]}."
-    said = "; ".join(f"best in {_in_words(name)}: {cell}" for name, cell in tops.items())
-    return f"{said[0].upper()}{said[1:]}."
+        return f"Best in {_in_words(y)} and in {_in_words(x)}: {cells[top]['name']}{told}{costs}."
+    said = f"Best in {_in_words(y)}: {cells[top]['name']}{told}{costs}"
+    return f"{said}; best in {_in_words(x)}: {cells[tops[x]]['name']}."
+
+
+def best_cell(findings: Mapping[str, Any], x: str, y: str, name: str) -> int:
+    """The place of the cell of the frontier that is best in one of the two measures."""
+    sign, values = -1.0 if name in LESS_IS_BETTER else 1.0, values_of(findings, name)
+    return max(frontier(findings, x, y), key=lambda i: sign * (values[i].value or 0.0))
+
+
+def guardrails_of_best(findings: Mapping[str, Any], x: str, y: str) -> str:
+    """The guardrails of the cell that is best in y, against the first, in words; empty of the first."""
+    if not frontier(findings, x, y):
+        return ""
+    top = best_cell(findings, x, y, y)
+    return guardrail_words(cell_changes(findings, top), findings["cells"][top]["name"])
+
+
+def cell_changes(findings: Mapping[str, Any], i: int) -> list[Change]:
+    """The guardrails of a cell against the first; none of the first itself."""
+    cells = findings["cells"]
+    return point_changes(cells[0]["measures"], cells[i]["measures"]) if i else []
 
 
 def sweep_words(findings: Mapping[str, Any], x: str, y: str) -> list[str]:
-    """How many cells are beaten by none; which; and what that rests on."""
+    """Which cells are Pareto-optimal, and what that rests on."""
     cells = findings["cells"]
     best = frontier(findings, x, y)
     across, up = (_in_words(name) for name in (x, y))
@@ -160,11 +187,14 @@ def sweep_words(findings: Mapping[str, Any], x: str, y: str) -> list[str]:
         return [f"No cell has both {up} and {across}."]
     names = _and([cells[i]["name"] for i in best])
     if len(best) == 1:
-        return [f"{names} is best in {up} and in {across} at once, of {len(cells)} cells.", BY_ESTIMATES]
+        return [
+            f"{names} is best in {up} and in {across} at once, of {len(cells)} cells.",
+            BY_ESTIMATES,
+        ]
     return [
         f"On the frontier of {up} and {across}: {names}.",
-        f"{len(best)} of {len(cells)} cells are beaten by none; every other one is beaten in both measures "
-        f"by one of them. {BY_ESTIMATES}",
+        f"{len(best)} of {len(cells)} cells are Pareto-optimal; every other one is dominated in "
+        f"both measures by one of them. {BY_ESTIMATES}",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Were the models trained to the end? In words, a table and a panel for each."""
+"""Training convergence In words, a table and a panel for each."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def training_section(metrics: Mapping[str, Any]) -> Section | None:
     warnings = training_warnings(metrics)
     return Section(
         "training",
-        "Were the models trained to the end?",
-        () if warnings else (f"Yes: none of the {len(lines)} trainings still gained when it was cut short.",),
+        "Training convergence",
+        () if warnings else (f"All {len(lines)} trainings converged.",),
         (
             *(Text(line, "caution") for line in warnings),
             TablePart(training_table(metrics), margins=True),
@@ -72,7 +72,7 @@ def training_warnings(metrics: Mapping[str, Any]) -> list[str]:
     ]
     rest = [f"{len(cut) - MANY} others"] if len(cut) > MANY else []
     return [
-        f"Training was cut short: {listed([*told, *rest])} of {len(lines)} still gained. What is said of "
+        f"Training not converged: {listed([*told, *rest])} of {len(lines)} still gained. What is said of "
         "models here may change with more epochs or smaller batches."
     ]
 
@@ -93,7 +93,7 @@ def training_table(metrics: Mapping[str, Any]) -> Table:
         column(COLUMNS["end"], [at(line, "gauc", 1.0) for line in lines.values()]),
         column(COLUMNS["descent"], [estimate(line.get("descent")) for line in lines.values()]),
         [
-            Cell("still gains", tone="down") if still_gains(line) else Cell("settled")
+            Cell("not converged", tone="down") if still_gains(line) else Cell("converged")
             for line in lines.values()
         ],
     ]

@@ -37,17 +37,26 @@ MAIN = 15  # of them, in the terminal
 AGAINST_TRUE_PRICES = {"cpc_error", "cpc_error_irreducible", "cpc_bias"}  # charges against those of true CTRs
 MAX_TIMES = 1e9  # an interval that ends beyond says nothing
 CSV_COLUMNS = (
-    *("setting", "metric", "today", "today_low", "today_high", "then", "then_low", "then_high"),
+    *(
+        "setting",
+        "metric",
+        "current",
+        "current_low",
+        "current_high",
+        "variant",
+        "variant_low",
+        "variant_high",
+    ),
     *("difference", "difference_low", "difference_high", "lift", "lift_low", "lift_high"),
 )
 
 
 def budget_words(answer: Mapping[str, Any]) -> str:
     """What budgets do in the answers of a study, or of one question."""
-    evidence = answer.get("evidence")
-    if not evidence:
-        return "budgets are endless"
-    return "budgets are as they were felt" if evidence.get("budgets") is None else "budgets run out"
+    replay = answer.get("replay")
+    if not replay:
+        return "budgets are unlimited"
+    return "budgets are as they were felt" if replay.get("budgets") is None else "budgets run out"
 
 
 def what_if_section(metrics: Mapping[str, Any]) -> Section | None:
@@ -58,7 +67,7 @@ def what_if_section(metrics: Mapping[str, Any]) -> Section | None:
     about = Text(
         f"The same requests served once more by {metrics['baseline']} with parameters changed. World, "
         "models, "
-        "traffic, random draws and the advertisers' bids are held fixed: nobody reacts, and "
+        "traffic, random draws and the advertisers' bids are held fixed: bidders do not react, and "
         f"{budget_words(metrics)}. Differences are paired by request."
     )
     parts: list[Part] = []
@@ -67,17 +76,16 @@ def what_if_section(metrics: Mapping[str, Any]) -> Section | None:
         words = (what_if_words(answer), pairing_words(answer))
         parts += [Heading(name), *(Text(line, "finding") for line in words), TablePart(table)]
     about_pairing = (
-        "“Pairing, ×”: how many times the variance of the difference in revenue per request is smaller than "
-        "with other requests and independent random numbers, in the same world with the same models."
+        "“Variance reduction, ×”: variance of the difference in revenue per request with independent "
+        "requests over its variance with common random numbers, in the same world with the same models."
     )
     figures = (
         Figure(
             "what_if_curves",
             what_if_curves,
-            "Revenue per request and slots filled against a parameter",
-            "Revenue per request against the parameter, relative to today (dashed), and the share of slots "
-            "that "
-            "show an ad. The band and the bars are paired 95 % intervals.",
+            "Revenue per request and fill rate against a parameter",
+            "Revenue per request against the parameter, relative to the current value (dashed), and the "
+            "fill rate, the share of slots that show an ad. The band and the bars are paired 95 % intervals.",
         ),
         Figure(
             "what_if_lifts",
@@ -101,28 +109,28 @@ def what_if_lines(metrics: Mapping[str, Any], width: int) -> list[str]:
 
 
 def measures_table(answer: Mapping[str, Any], most: int | None = None) -> Table:
-    """One other way to serve: today, then, the difference and the lift of every measure."""
-    point, today = answer["points"][0], answer["today"]["metrics"]
-    main = [name for name in WHAT_IF_MEASURES if name in today][:most]
+    """One other way to serve: current, then, the difference and the lift of every measure."""
+    point, current = answer["points"][0], answer["current"]["metrics"]
+    main = [name for name in WHAT_IF_MEASURES if name in current][:most]
     rows = []
-    for name, measure in what_if_measures(today).items():
+    for name, measure in what_if_measures(current).items():
         if name in WHAT_IF_MEASURES and name not in main:
             continue
-        then = point["metrics"].get(name)
-        values = column(measure, [estimate(today[name]), estimate(then)])
+        variant = point["metrics"].get(name)
+        values = column(measure, [estimate(current[name]), estimate(variant)])
         lift = Cell("")
         if not measure.is_signed_or_near_zero:
-            lift = toned(column(LIFT, [lift_of(then)], signed=True)[0], measure)
+            lift = toned(column(LIFT, [lift_of(variant)], signed=True)[0], measure)
         rows.append(
-            Row(measure.heading, [*values, difference_cell(measure, then), lift], hint=measure.meaning)
+            Row(measure.heading, [*values, difference_cell(measure, variant), lift], hint=measure.meaning)
         )
     title = f"What if {settings_text(point['settings'])}"
-    return Table(title, "measure", ["today", "then", "difference", "lift %"], rows)
+    return Table(title, "measure", ["current", "variant", "difference", "lift %"], rows)
 
 
 def calibration_table(answer: Mapping[str, Any]) -> Table | None:
-    """Observed against predicted clicks of an imported market's click model; None where there is none."""
-    model = (answer.get("evidence") or {}).get("click_model")
+    """Observed against predicted clicks of an imported log's click model; None where there is none."""
+    model = (answer.get("replay") or {}).get("click_model")
     if not model:
         return None
     rows = [
@@ -155,8 +163,8 @@ def difference_cell(measure: Measure, entry: Any) -> Cell:
 
 def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:
     """Several ways to serve, one a row, compared with the arm as it is; `narrow`: headings need no groups."""
-    today, points = answer["today"], answer["points"]
-    entries = [today["metrics"], *(point["metrics"] for point in points)]
+    current, points = answer["current"], answer["points"]
+    entries = [current["metrics"], *(point["metrics"] for point in points)]
 
     def lifts(name: str) -> list[Cell]:
         made = column(LIFT, [lift_of(metrics.get(name)) for metrics in entries[1:]], signed=True)
@@ -166,29 +174,34 @@ def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:
         return column(WHAT_IF_MEASURES[name], [estimate(metrics.get(name)) for metrics in entries])
 
     # A log has no welfare, and says how much of its clicks it saw instead.
-    is_log = "observed_clicks_share" in today["metrics"]
+    is_log = "observed_clicks_share" in current["metrics"]
     shown = {"observed_clicks_share": "observed %"} if is_log else {}
     shown |= {"fill_rate": "filled %", "expected_ctr": "CTR %", "cpc": "CPC", "rcs": "RCS %"}
-    shown |= {} if is_log else {"welfare": "welfare %"}
-    if "evidence" in answer:
-        shown = {name: head for name, head in shown.items() if name in today["metrics"]}
+    shown |= {} if is_log else {"welfare_efficiency": "welfare %"}
+    if "replay" in answer:
+        shown = {name: head for name, head in shown.items() if name in current["metrics"]}
     columns = [
         lifts(WHAT_IF_REVENUE), lifts("revenue_per_request"), *(levels(name) for name in shown),
-        _worths(points, "expected"), _worths(points, "clicked"),
+        _worths(points, "expected"), _worths(points, "realised"),
     ]  # fmt: skip
-    heads = ["expected", "clicked", *shown.values(), "expected", "clicked"]
+    heads = ["expected", "realised", *shown.values(), "expected", "realised"]
     if narrow:
-        heads[:2] = ["revenue lift %", "clicked lift %"]
-        heads[-2:] = ["pairing ×", "clicked ×"]
+        heads[:2] = ["revenue lift %", "realised lift %"]
+        heads[-2:] = ["variance reduction ×", "realised ×"]
     groups = [
         ("Revenue per request, lift %", 2),
-        ("The page, the price, the order", len(shown)),
-        ("Pairing, ×", 2),
+        ("Page, price and order", len(shown)),
+        ("Variance reduction, ×", 2),
     ]
     parameter = answer.get("parameter")
-    own = today["settings"].get(parameter) if parameter else None
+    own = current["settings"].get(parameter) if parameter else None
     rows = [
-        Row(value_text(own) if parameter else "today", [made[0] for made in columns], "baseline", tag="today")
+        Row(
+            value_text(own) if parameter else "current",
+            [made[0] for made in columns],
+            "baseline",
+            tag="current",
+        )
     ]
     rows += [
         Row(point_label(answer, point), [made[i + 1] for made in columns]) for i, point in enumerate(points)
@@ -202,8 +215,8 @@ def _worths(points: Sequence[Mapping[str, Any]], kind: str) -> list[Cell]:
 
 
 def worth_of(point: Mapping[str, Any], kind: str) -> Estimate:
-    """How many times pairing shrinks the variance of a difference in revenue; kind: clicked or expected."""
-    logs = estimate(((point.get("pairing") or {}).get(kind) or {}).get("log_times"))
+    """How many times pairing shrinks the variance of a difference in revenue; kind: realised or expected."""
+    logs = estimate(((point.get("variance_reduction") or {}).get(kind) or {}).get("log_times"))
     # Two worlds may leave an interval of hundreds of powers of ten.
     return Estimate(
         *(None if x is None else math.exp(min(x, 700.0)) for x in (logs.value, logs.low, logs.high))
@@ -231,61 +244,61 @@ def _or_least(value: float | None) -> float:
 
 
 def what_if_words(answer: Mapping[str, Any]) -> str:
-    """What the best of the settings would have brought."""
+    """Which of the settings has the highest expected revenue per request, and its lift."""
     parameter, arm = answer.get("parameter"), answer["arm"]
     best = best_point(answer)
     lift = lift_of(best["metrics"].get(WHAT_IF_REVENUE))
-    sure = "" if lift.is_above_zero or lift.is_below_zero else ", which is not significant"
+    sure = "" if lift.is_above_zero or lift.is_below_zero else ", not significant"
     change = f"{percent_text(lift)} expected revenue per request{sure}"
     if not parameter:
-        return f"With {settings_text(best['settings'])}, {arm} would have brought {change}."
-    own, value = finite(answer["today"]["settings"].get(parameter)), finite(best["settings"][parameter])
+        return f"With {settings_text(best['settings'])}, the lift of {arm} is {change}."
+    current = value_text(answer["current"]["settings"].get(parameter))
+    own, value = finite(answer["current"]["settings"].get(parameter)), finite(best["settings"][parameter])
     values = [finite(point["settings"][parameter]) for point in answer["points"]]
+    of = f"Of {len(values)} values of {parameter}, "
     if own is not None and own == value:
         return (
-            f"Of the values of {parameter} asked about, the one that {arm} has ({value_text(own)}) "
-            "brings most."
+            f"{of}the current one of {arm} ({value_text(own)}) has the highest expected revenue per request."
         )
+    best_text = value_text(best["settings"][parameter])
     if lift.value is not None and lift.value <= 0.0:
         return (
-            f"None of the values of {parameter} asked about brings more expected revenue per request than "
-            "today's "
-            f"({value_text(answer['today']['settings'].get(parameter))}); the best of them, "
-            f"{value_text(best['settings'][parameter])}, makes it {percent_text(lift)}{sure}."
+            f"{of}none has a higher expected revenue per request than the current {current}; the best of "
+            f"them, {best_text}, has {percent_text(lift)}{sure}."
         )
     text = (
-        f"Of the values of {parameter} asked about, {value_text(best['settings'][parameter])} brings most "
-        "expected "
-        f"revenue per request: {percent_text(lift)} over today's "
-        f"({value_text(answer['today']['settings'].get(parameter))}){sure}."
+        f"{of}{best_text} has the highest expected revenue per request: {percent_text(lift)} against the "
+        f"current {current}{sure}."
     )
-    # Today's value has been looked at, too: what lies between it and the others is no end.
+    # The current value has been looked at, too: what lies between it and the others is no end.
     known = [v for v in [*values, own] if v is not None]
     if None not in values and value in (min(known), max(known)):
-        text += " It is the last one asked about on its side: the best may lie beyond."
+        text += " It is the last value on its side: the best may lie beyond."
     return text
 
 
 def pairing_words(answer: Mapping[str, Any]) -> str:
     """What the same requests and common random numbers were worth."""
-    worths = {kind: [worth_of(point, kind) for point in answer["points"]] for kind in ("clicked", "expected")}
+    worths = {
+        kind: [worth_of(point, kind) for point in answer["points"]] for kind in ("realised", "expected")
+    }
     known = {kind: [worth for worth in own if worth.value is not None] for kind, own in worths.items()}
-    if not known["clicked"] and not known["expected"]:
+    if not known["realised"] and not known["expected"]:
         same = "Nothing that was shown or charged differs, so there is no difference to be sure of."
         return " ".join(filter(None, (same, _moves_off_the_page(answer))))
+    names = {"realised": "realised", "expected": "expected"}
     if len(answer["points"]) == 1:
-        parts = [f"{_times(known[kind][0])} for {kind} revenue" for kind in known if known[kind]]
+        parts = [f"{_times(known[kind][0])} for {names[kind]} revenue" for kind in known if known[kind]]
     else:
-        parts = [f"{_range(known[kind])} times for {kind} revenue" for kind in known if known[kind]]
-    if answer.get("evidence"):
+        parts = [f"{_range(known[kind])} for {names[kind]} revenue" for kind in known if known[kind]]
+    if answer.get("replay"):
         return (
-            "Replaying the same requests shrinks the variance of the difference in revenue per request "
-            f"{' and '.join(parts)}, against other requests of the same market."
+            "Replaying the same requests reduces the variance of the difference in revenue per request by a "
+            f"factor of {' and '.join(parts)}, compared with other requests of the same market."
         )
     return (
-        "Serving the same requests with common random numbers shrinks the variance of the difference in "
-        "revenue per "
-        f"request {' and '.join(parts)}, against other requests and random numbers in the same world."
+        "Common random numbers reduce the variance of the difference in revenue per request by a factor of "
+        f"{' and '.join(parts)}, compared with independent requests in the same world."
     )
 
 
@@ -319,7 +332,7 @@ def _moves_off_the_page(answer: Mapping[str, Any]) -> str:
 
 def _times(worth: Estimate) -> str:
     made = worth_cell(worth)
-    return f"{made.text}{NBSP}times {made.interval}".strip()
+    return f"{made.text} {made.interval}".strip().replace(" ", NBSP)
 
 
 def _range(worths: Sequence[Estimate]) -> str:
@@ -337,11 +350,11 @@ def what_if_rows(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The lines of the CSV as plain data."""
     rows = []
     for point in answer["points"]:
-        for name, today in answer["today"]["metrics"].items():
-            then = point["metrics"].get(name) or {}
+        for name, current in answer["current"]["metrics"].items():
+            variant = point["metrics"].get(name) or {}
             parts = {
-                "today": estimate(today), "then": estimate(then),
-                "difference": estimate(then.get("difference")), "lift": lift_of(then),
+                "current": estimate(current), "variant": estimate(variant),
+                "difference": estimate(variant.get("difference")), "lift": lift_of(variant),
             }  # fmt: skip
             row: dict[str, Any] = {"setting": settings_text(point["settings"]), "metric": name}
             for part, own in parts.items():

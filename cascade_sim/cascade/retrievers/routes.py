@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade_sim.cascade.cache import once
 from cascade_sim.cascade.retrievers.similarity import Retriever
 from cascade_sim.protocols import Availability
+from cascade_sim.storage.log_columns import ROUTE_COLUMN
 from cascade_sim.world.availability import ascending
 
 
@@ -36,7 +38,7 @@ class MergedRoutes:
 
     def retrieve(self, block: Any, size: int, lives: Availability | None) -> NDArray[np.int32]:
         """[R, sum of quotas] ids ascending, -1 at the end; `size` is that sum."""
-        found = [route.retriever.retrieve(block, route.size, lives) for route in self._open]
+        found = [_of_route(block, route.retriever, route.size, lives) for route in self._open]
         return union(found, size)
 
     def score(self, block: Any, ids: np.ndarray) -> NDArray[np.float32]:
@@ -53,15 +55,49 @@ class MergedRoutes:
     def brought_by(
         self, block: Any, ids: np.ndarray, lives: Availability | None
     ) -> dict[str, NDArray[np.bool_]]:
-        """Whether each route brings these ads to a block of one request.  [m] -> {route: [m]}"""
-        return {
-            route.name: np.isin(ids, route.retriever.retrieve(block, route.size, lives)[0])
-            for route in self._open
-        }
+        """Whether each route brings these ads; false for padding.  [R, m] -> {route: [R, m]}"""
+        keys, is_ad = _row_keys(ids), ids >= 0
+        found = {}
+        for route in self._open:
+            own = _of_route(block, route.retriever, route.size, lives)
+            found[route.name] = is_ad & np.isin(keys, _row_keys(own))
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The routes that bring ads, in their order."""
+        return tuple(route.name for route in self._open)
 
     @property
     def _open(self) -> tuple[Quota, ...]:
         return tuple(route for route in self.routes if route.size > 0)
+
+
+@once
+def _of_route(block: Any, retriever: Retriever, size: int, lives: Availability | None) -> NDArray[np.int32]:
+    return retriever.retrieve(block, size, lives)
+
+
+def _row_keys(ids: np.ndarray) -> NDArray[np.int64]:
+    """Numbers that are equal for the same ad in the same row alone.  [R, m]"""
+    return (np.arange(len(ids), dtype=np.int64)[:, None] << 32) + ids
+
+
+def route_names(retriever: Retriever) -> tuple[str, ...]:
+    """The routes that a retriever merges, in their order; none of any other retriever."""
+    return retriever.names if isinstance(retriever, MergedRoutes) else ()
+
+
+def brought_by(
+    retriever: Retriever, block: Any, ids: np.ndarray, lives: Availability | None
+) -> dict[str, NDArray[np.bool_]]:
+    """Whether each route of a retriever brings these ads.  [R, m] -> {route: [R, m]}, {} without routes"""
+    return retriever.brought_by(block, ids, lives) if isinstance(retriever, MergedRoutes) else {}
+
+
+def route_column(name: str) -> str:
+    """The column of a log table that says whether a route brought the ad."""
+    return f"{ROUTE_COLUMN}{name}"
 
 
 def union(parts: list[np.ndarray], width: int) -> NDArray[np.int32]:

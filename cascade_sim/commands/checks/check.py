@@ -9,6 +9,7 @@ import click
 
 from cascade_sim.commands.options import (
     PATH,
+    accept_option,
     arms_option,
     device_option,
     quiet_option,
@@ -33,8 +34,8 @@ Exit code  0  nothing moved significantly and by more than tolerance
 @click.option("--metric", multiple=True, metavar="NAME", help="Guard these alone; may be repeated.")
 @arms_option("Guard these alone; may be repeated.")
 @click.option(
-    "--fresh", type=click.IntRange(1, 1000), metavar="N",
-    help="Meet other requests of the same world, their N-th stretch, and compare unpaired.",
+    "--traffic-sample", type=click.IntRange(1, 1000), metavar="N",
+    help="Evaluate on the N-th independent request sample of the same world, unpaired.",
 )  # fmt: skip
 @click.option(
     "--retrain", is_flag=True,
@@ -45,6 +46,7 @@ Exit code  0  nothing moved significantly and by more than tolerance
 @workers_option("Threads.")
 @device_option()
 @quiet_option
+@accept_option
 def command(
     what: Path, against: Path, arms: tuple[str, ...], overrides: tuple[str, ...], **options: Any
 ) -> int:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cascade_sim.commands.options import device_option, quiet_option, scenario_argument, set_option
+from cascade_sim.commands.options import (
+    accept_option,
+    device_option,
+    quiet_option,
+    scenario_argument,
+    set_option,
+)
 from cascade_sim.foundation.terminal import echo
 
 if TYPE_CHECKING:
@@ -23,18 +29,29 @@ Exit code  0  both rates are as promised, as far as so many runs can tell
 @click.command(epilog=EXIT_CODES)
 @scenario_argument
 @click.option(
-    "--change", default="0.5%", show_default=True, metavar="SHARE", help="How much revenue is lowered."
+    "--effect-size",
+    "change",
+    default="0.5%",
+    show_default=True,
+    metavar="SHARE",
+    help="Injected revenue loss.",
 )
 @click.option(
-    "--runs", type=click.IntRange(10, 100_000), default=200, show_default=True, help="Stretches of traffic."
+    "--replications",
+    "runs",
+    type=click.IntRange(10, 100_000),
+    default=200,
+    show_default=True,
+    help="Number of traffic samples.",
 )
 @click.option(
     "--requests", type=click.IntRange(64, 1_000_000), metavar="N",
-    help="Length of a stretch.  [default: 4096, or the scenario's phases.evaluate if that is longer]",
+    help="Requests per sample.  [default: 4096, or the scenario's phases.evaluate if that is longer]",
 )  # fmt: skip
 @set_option(" of the scenario")
 @device_option()
 @quiet_option
+@accept_option
 def command(
     scenario: Path,
     change: str,
@@ -46,7 +63,7 @@ def command(
 ) -> int:
     """Measure how small a change of revenue `check` finds, and how often it raises a false positive.
 
-    The baseline arm serves many stretches of traffic; on each, what was earned is compared with the same
+    The baseline arm serves many traffic samples; on each, what was earned is compared with the same
     under a planted change. Changes that move nothing on average give the false positives. A rate counts
     against the check only outside the band in which chance leaves one that is as promised; more runs,
     narrower bands.
@@ -55,30 +72,30 @@ def command(
     from cascade_sim.regression.check import parse_share
     from cascade_sim.scenario.file import load_scenario
 
-    size = parse_share(change, "--change")
+    size = parse_share(change, "--effect-size")
     if not 0 < size <= 0.5:
-        raise UserError(f"--change: {change} is not above 0 and at most 50%")
+        raise UserError(f"--effect-size: {change} is not above 0 and at most 50%")
     loaded = load_scenario(scenario, overrides)
 
     from cascade_sim.context import scratch_context
     from cascade_sim.foundation.progress import Progress
-    from cascade_sim.regression.power import measure_power, promises, runs_needed
+    from cascade_sim.regression.power import measure_power, nominal_rates, runs_needed
 
     n = requests or max(4096, loaded.phases.evaluate)
     with scratch_context(device=device, progress=Progress(quiet)) as context:
         rates = measure_power(loaded, context, change=size, runs=runs, requests=n)
     echo(
-        f"{scenario}, arm {loaded.report.baseline}: {runs} stretches of {n:,} requests, "
+        f"{scenario}, arm {loaded.report.baseline}: {runs} traffic samples of {n:,} requests, "
         f"revenue lowered by {change}\n"
     )
     echo(rates_text(rates))
-    both = promises(rates)
+    both = nominal_rates(rates)
     for promise in both:
         echo(verdict_text(promise, change))
     hint = runs_hint(runs, both, runs_needed(rates))
     if hint:
         echo(hint)
-    return 0 if all(promise.is_kept for promise in both) else 1
+    return 0 if all(promise.is_met for promise in both) else 1
 
 
 def rates_text(rates: Sequence[Rate]) -> str:
@@ -103,10 +120,10 @@ def verdict_text(promise: NominalRate, change: str) -> str:
     """A line: the rate that speaks most against the promise, and whether it lies in the band of chance."""
     rate, (low, high) = promise.worst, promise.band
     title = f"power for {change}" if promise.is_change else "false positives"
-    wanted = f"{'at least' if promise.is_change else 'at most'} {promise.promised:.0%} promised"
+    wanted = f"{'at least' if promise.is_change else 'at most'} {promise.nominal:.0%} promised"
     return (
-        f"{title}: {'as promised' if promise.is_kept else 'NOT as promised'}: {rate.alarms} of {rate.runs}, "
-        f"{rate.share:.1%} ({rate.name}), is {'inside' if promise.is_kept else 'outside'} the band "
+        f"{title}: {'as promised' if promise.is_met else 'NOT as promised'}: {rate.alarms} of {rate.runs}, "
+        f"{rate.share:.1%} ({rate.name}), is {'inside' if promise.is_met else 'outside'} the band "
         f"[{low:.1%}, {high:.1%}] of {rate.runs} runs; {wanted}"
     )
 
@@ -115,11 +132,11 @@ def runs_hint(runs: int, both: Sequence[NominalRate], needed: int) -> str:
     """Where a promise may be kept only because its band is wide: how many runs make it useful; else empty."""
     from cascade_sim.regression.power import USEFUL
 
-    if runs >= needed or not any(promise.is_kept for promise in both):
+    if runs >= needed or not any(promise.is_met for promise in both):
         return ""
     power, false = (promise.band for promise in both)
     return (
         f"{runs} runs leave wide bands: a power of {power[0]:.0%}, or {false[1]:.0%} of false positives, "
         "would "
-        f"count as promised. With --runs {needed} they end at {1 - USEFUL:.0%} and {USEFUL:.0%}"
+        f"count as promised. With --replications {needed} they end at {1 - USEFUL:.0%} and {USEFUL:.0%}"
     )

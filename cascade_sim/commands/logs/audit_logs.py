@@ -12,16 +12,17 @@ from cascade_sim.foundation.terminal import echo, joined
 
 EXIT_CODES = """\b
 Exit code  0  every page comes out as it was logged
-           1  some do not; the table says why
-           2  a mistake in the command or the market"""
+           1  some do not; the table says why. Or the log tells nothing of its auction
+           2  a mistake in the command or the log"""
 
 
 @click.command(epilog=EXIT_CODES)
-@click.argument("market", type=PATH)
+@click.argument("log", type=PATH)
 @click.option("--infer", is_flag=True, help="Find the rule that the log follows, also where it declares one.")
+@click.option("--adopt", is_flag=True, help="Find the rule, and declare it in the market.")
 @out_option("Write audit.json, audit.csv and audit.html here as well.", "FOLDER")
 @json_option("Print audit.json in place of the tables.")
-def command(market: Path, infer: bool, out: Path | None, as_json: bool) -> int:
+def command(log: Path, infer: bool, adopt: bool, out: Path | None, as_json: bool) -> int:
     """Hold every logged auction again under the declared rule: do winners and prices come out as logged?
 
     Where not, the commonest reasons are told with requests that show them: ties, rounding, hidden reserves,
@@ -31,12 +32,13 @@ def command(market: Path, infer: bool, out: Path | None, as_json: bool) -> int:
     from cascade_sim.api import audit_logs
     from cascade_sim.storage.folder import json_text
 
-    found = audit_logs(market, infer=infer, out=out)
+    found = audit_logs(log, infer=infer, adopt=adopt, out=out)
     answer = found.answer
     echo(json_text(answer) if as_json else audit_text(answer))
     for path in found.files:
         echo(path, err=as_json)
-    return 0 if answer["tally"]["pages_as_logged"] == answer["tally"]["requests"] else 1
+    is_whole = answer["tally"]["pages_as_logged"] == answer["tally"]["requests"]
+    return 0 if is_whole and not answer["nothing_told"] else 1
 
 
 def audit_text(answer: dict[str, Any]) -> str:
@@ -59,15 +61,17 @@ def audit_text(answer: dict[str, Any]) -> str:
     )
     from cascade_sim.analysis.report.terminal import table_text
     from cascade_sim.foundation.progress import terminal_width
+    from cascade_sim.logs.audit.adoption import adopted_words
 
     width, color = terminal_width(least=80), sys.stdout.isatty()
 
     def filled(text: str, indent: str = "") -> str:
         return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=" " * len(indent))
 
-    parts = [" · ".join(audit_facts(answer)), filled(f"{audit_headline(answer)}.")]
+    parts = [*adopted_words(answer["adopted"]), ""] if "adopted" in answer else []
+    parts += [" · ".join(audit_facts(answer)), filled(f"{audit_headline(answer)}.")]
     parts += [filled(line) for line in audit_words(answer)]
-    tables = [tally_table(answer), reasons_table(answer)]
+    tables = [] if answer["nothing_told"] else [tally_table(answer), reasons_table(answer)]
     for table in tables:
         if table is not None:
             parts += ["", table_text(table, color=color, width=width).rstrip()]

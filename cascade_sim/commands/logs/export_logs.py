@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cascade_sim.commands.options import arm_option, quiet_option, run_argument, trust_option
+from cascade_sim.commands.options import accept_option, arm_option, quiet_option, run_argument, trust_option
 from cascade_sim.foundation.terminal import echo
 
 EXIT_CODES = """\b
@@ -28,11 +28,12 @@ Exit code  0  done
 )  # fmt: skip
 @trust_option
 @quiet_option
+@accept_option
 def command(run: Path, out: Path, arm: str | None, phase: str, trust: Any, quiet: bool) -> int:
     """Write a run's auctions as Parquet tables, with the mapping that imports them.
 
     The evaluation is served again and compared with the run's own log. `import-logs FOLDER/mapping.yaml`
-    makes a market of it whose replay is exact.
+    makes a log store of it whose replay is exact.
     """
     from cascade_sim.api import export_logs
 

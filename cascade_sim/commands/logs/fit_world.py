@@ -1,4 +1,4 @@
-"""`cascade_sim fit-world`: a world fitted to an imported market."""
+"""`cascade_sim fit-world`: a world fitted to an imported log."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from cascade_sim.foundation.terminal import echo
 
 
 @click.command("fit-world")
-@click.argument("market", type=PATH)
+@click.argument("log", type=PATH)
 @click.option(
     "--parametric", is_flag=True,
     help="Fit the parameters of a synthetic world to the log's moments: shareable, no row of the log is in "
          "it.",
 )  # fmt: skip
 @click.option(
-    "--share", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
-    help="Fit to the first requests of the log alone, so much of them: the rest can judge the world.",
+    "--fit-share", "share", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+    help="Fit to this leading fraction of the log's requests only; the rest can test the world.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the world.")
 @click.option(
@@ -29,9 +29,9 @@ from cascade_sim.foundation.terminal import echo
 @out_option("The scenario to write.", "FILE", required=True)
 @quiet_option
 def command(
-    market: Path, parametric: bool, share: float, seed: int, replicates: int | None, out: Path, quiet: bool
+    log: Path, parametric: bool, share: float, seed: int, replicates: int | None, out: Path, quiet: bool
 ) -> None:
-    """Fit a world to MARKET, and write the scenario in which it can be run.
+    """Fit a world to LOG, and write the scenario in which it can be run.
 
     The world's requests, candidates and bids are the log's, whole requests drawn in blocks of time; clicks
     come from a response that is fitted to the log. With --parametric the world is drawn, as all others are.
@@ -42,7 +42,7 @@ def command(
     from cascade_sim.foundation.progress import terminal_width
 
     done = fit_world(
-        market, out, parametric=parametric, share=share, seed=seed, replicates=replicates, quiet=quiet
+        log, out, parametric=parametric, share=share, seed=seed, replicates=replicates, quiet=quiet
     )
     echo(done.fitted.text(terminal_width(least=80) + 20, sys.stdout.isatty()))
     echo(done.path)

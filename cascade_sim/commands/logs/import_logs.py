@@ -1,4 +1,4 @@
-"""`cascade_sim import-logs`: auction logs of one's own into a market that every command opens like a run."""
+"""`cascade_sim import-logs`: your auction logs into a log store, which every command opens like a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Exit code  0  done
 @click.command(epilog=EXIT_CODES)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MAPPING")
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, metavar="MARKET",
+    "--out", type=click.Path(path_type=Path), required=True, metavar="LOG",
     help="The folder to make. One that is there is not written over.",
 )  # fmt: skip
 @click.option(
@@ -26,11 +26,11 @@ Exit code  0  done
 )  # fmt: skip
 @quiet_option
 def command(files: tuple[Path, ...], out: Path, form: str | None, quiet: bool) -> int:
-    """Check logs row by row and make a market of them.
+    """Check logs row by row and make a log store of them.
 
     MAPPING is a YAML file that says which of your tables and columns is what, and in which units
     (docs/how_to/import_logs.md). Every row is checked; what is wrong is counted by kind, with file, row and
-    column, and refused above the share that the mapping allows (default 0). Then the evidence level is
+    column, and refused above the share that the mapping allows (default 0). Then the log completeness is
     printed: what the log can answer, and what it cannot.
     """
     from cascade_sim.api import import_logs

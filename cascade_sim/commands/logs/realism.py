@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cascade_sim.commands.options import PATH, json_option, out_option
+from cascade_sim.commands.options import PATH, accept_option, json_option, out_option
 from cascade_sim.foundation.terminal import echo, joined
 
 
@@ -16,7 +16,7 @@ from cascade_sim.foundation.terminal import echo, joined
 @click.argument("log", type=PATH)
 @click.argument("world", type=PATH)
 @click.option(
-    "--part", type=click.Choice(["all", "first", "second"]), default="all", show_default=True,
+    "--log-part", "part", type=click.Choice(["all", "first", "second"]), default="all", show_default=True,
     help="Which half of the log is compared: the one that the world was not fitted to says more.",
 )  # fmt: skip
 @click.option(
@@ -24,11 +24,12 @@ from cascade_sim.foundation.terminal import echo, joined
 )
 @json_option("Print what realism.json holds.")
 @out_option("Where realism.json and realism.html go.  [default: WORLD/realism]", "FOLDER")
+@accept_option
 def command(log: Path, world: Path, part: str, seed: int, as_json: bool, out: Path | None) -> None:
-    """How like is a world to LOG, an imported market.
+    """How like is a world to LOG, an imported log.
 
-    WORLD is a market, exported from a run and imported, or a scenario or run of a world fitted to a log, from
-    which as many requests are drawn as the log has.
+    WORLD is a log store, exported from a run and imported, or a scenario or run of a world fitted to a log,
+    from which as many requests are drawn as the log has.
 
     Numbers of both side by side; whether a classifier tells them apart, beside whether it tells two periods
     of the log apart; lifts of the same what-ifs, where both were asked; and what the world does not have.
@@ -64,7 +65,7 @@ def realism_text(found: Mapping[str, Any]) -> str:
     tables = [test_table(found), whatif_table(found), *(moments_table(found, group) for group in GROUPS)]
     lines = [textwrap.fill(realism_headline(found), width), "; ".join(facts(found)), ""]
     lines += [textwrap.fill(line, width) for line in realism_words(found)]
-    lines += ["", "Not captured:"]
+    lines += ["", "Known gaps:"]
     lines += [textwrap.fill(f"- {line}", width, subsequent_indent="  ") for line in found["not_captured"]]
     lines += [
         "",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import (
+    accept_option,
     device_option,
     engine_options,
     out_option,
@@ -36,6 +37,7 @@ from cascade_sim.commands.options import (
     "--overwrite", is_flag=True, help="Remove answers (whatif/) that were asked of another run in the folder."
 )
 @quiet_option
+@accept_option
 def command(
     scenario: Path,
     overrides: tuple[str, ...],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cascade_sim.commands.options import (
+    accept_option,
     device_option,
     echo_table,
     out_option,
@@ -47,7 +48,7 @@ RULES = {
     help="Values of a key of every model that takes it, or of one model: MODEL.KEY=…; may be repeated.",
 )  # fmt: skip
 @click.option(
-    "--by", type=click.Choice(list(RULES)), default="balanced", show_default=True,
+    "--criterion", "by", type=click.Choice(list(RULES)), default="balanced", show_default=True,
     help="Rule of the choice: " + "; ".join(f"{name}: {rule}" for name, rule in RULES.items()) + ".",
 )  # fmt: skip
 @click.option("--seeds", required=True, metavar="A,B,…", help="Worlds to tune in; not those to be reported.")
@@ -55,12 +56,15 @@ RULES = {
     "--validation", type=click.FloatRange(0, 0.5, min_open=True), default=0.1, show_default=True,
     help="Share of the logged requests that settings are measured on, and not trained on.",
 )  # fmt: skip
-@click.option("--uneven", is_flag=True, help="Go on though models have different numbers of settings.")
+@click.option(
+    "--allow-unequal-grids", "uneven", is_flag=True, help="Accept different numbers of settings per model."
+)
 @set_option(" of the scenario")
 @out_option("Write the choice here, as the models of a scenario.", "YAML")
 @workers_option("Processes that train.")
 @device_option()
 @quiet_option
+@accept_option
 def command(
     scenario: Path,
     models: str | None,
@@ -181,7 +185,7 @@ def _require_one_budget(trials: Mapping[str, Sequence[Trial]], uneven: bool) -> 
         told = ", ".join(f"{model} {n}" for model, n in counts.items())
         raise UserError(
             f"models have different numbers of settings: {told}; give those with fewer more values of their "
-            "own, such as --over MODEL.learning_rate=…, or go on with --uneven"
+            "own, such as --over MODEL.learning_rate=…, or pass --allow-unequal-grids"
         )
 
 

@@ -39,7 +39,7 @@ def summary(scenario: Scenario) -> list[tuple[str, str]]:
     sizes: tuple[int, ...] = (world.ads, cascade.retrieval.total, *(step.size for step in steps))
     arms = [f"{name} (baseline)" if name == scenario.report.baseline else name for name in scenario.arms]
     models = [f"{name} ({spec.kind}, {spec.recipe})" for name, spec in scenario.models.items()]
-    requests = [f"{name} {getattr(phases, name):,}" for name in ("bootstrap", "log", "shadow", "evaluate")]
+    requests = [f"{name} {getattr(phases, name):,}" for name in ("cold_start", "log", "shadow", "evaluate")]
     market = [("market", market_text(scenario))] if scenario.market is not None else []
     need, room = peak_bytes(sizes_of(scenario)), available_bytes()
     memory = f"about {bytes_text(need)} at the peak, with one worker"
@@ -47,8 +47,8 @@ def summary(scenario: Scenario) -> list[tuple[str, str]]:
         memory += f": more than the {bytes_text(room)} that are available here, where a run would be refused"
     rate = f"{scenario.traffic.requests_per_second:g} requests/s"
     people = f"{world.users:,} users, {world.ads:,} ads of {world.advertisers:,} advertisers"
-    if world.logged is not None:
-        people, rate, sizes = f"the log of {world.logged.market}", "as logged", sizes[1:]
+    if world.replay is not None:
+        people, rate, sizes = f"the log of {world.replay.log}", "as logged", sizes[1:]
     automatic = [name for name in AUTOMATIC_ARMS if name in resolved_arms(scenario)]
     return [
         ("world", people),
@@ -94,7 +94,9 @@ def market_text(scenario: Scenario) -> str:
         f"{market.days:g} {'day' if market.days == 1 else 'days'} of about {requests / market.days:,.0f} "
         f"requests ({market.profile}) in each of {len(arms)} {'arm' if len(arms) == 1 else 'arms'}",
         f"bidders {', '.join(bidders)}",
-        f"budgets for {market.budgets.share:.0%} of the advertisers".replace("%", " %"),
+        f"budgets for {market.budgets.share:.0%} of the advertisers".replace("%", " %")
+        if market.budgets is not None
+        else "no budgets",
     ]
     parts += ["stages take time on servers"] if market.compute is not None else []
     parts += ["models go on learning"] if market.training is not None else []

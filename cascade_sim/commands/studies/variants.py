@@ -7,6 +7,7 @@ import click
 
 from cascade_sim.commands.options import (
     PATH,
+    accept_option,
     device_option,
     engine_options,
     out_option,
@@ -38,6 +39,7 @@ ORDERS = {"RCS": "rcs", "expected CTR": "expected_ctr", "expected RPM": "expecte
 @device_option()
 @engine_options
 @quiet_option
+@accept_option
 def command(variants: Path, overrides: tuple[str, ...], seeds: int, out: Path | None, **means: Any) -> None:
     """Run a study under several settings, side by side.
 

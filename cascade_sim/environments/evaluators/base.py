@@ -30,9 +30,9 @@ class Context(Generic[Y]):
     group: np.ndarray  # [R] of n_groups
     n_groups: int
     platform: Platform
-    yards: dict[Arm, Y]  # by what arms do in their last stage
+    references: dict[Arm, Y]  # by what arms do in their last stage
 
     def trim(self, most: int) -> None:
         """Give up what was found for arms but the first and the last ones."""
-        for old in list(self.yards)[1 : 1 - most]:
-            del self.yards[old]
+        for old in list(self.references)[1 : 1 - most]:
+            del self.references[old]

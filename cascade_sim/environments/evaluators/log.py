@@ -38,25 +38,25 @@ class LogEvaluator:
         return Context(block, group, n_groups, self.platform, {})
 
     def prepare(self, context: LogContext, arm: Arm) -> None:
-        self._yardstick(context, arm)
+        self._reference_sets(context, arm)
 
     def best(self, context: LogContext, arm: Arm) -> np.ndarray | None:
         """By the ranker: a log knows no better."""
-        yard = self._yardstick(context, arm)
+        yard = self._reference_sets(context, arm)
         return None if yard is None else yard.ideal.win_set
 
-    def _yardstick(self, context: LogContext, arm: Arm) -> ReferenceSets | None:
+    def _reference_sets(self, context: LogContext, arm: Arm) -> ReferenceSets | None:
         """What ranking would choose from the whole set; None where nothing is left out before ranking."""
         key = ranking_of(arm)
-        if key not in context.yards:
-            context.yards[key] = _ideal(context, arm) if has_pre_ranking(arm) else None
-        return context.yards[key]
+        if key not in context.references:
+            context.references[key] = _ideal(context, arm) if has_pre_ranking(arm) else None
+        return context.references[key]
 
     def columns(
         self, context: LogContext, arm: Arm, decision: Decision, result: Outcome
     ) -> dict[str, np.ndarray]:
         """What is summed over requests, never NaN.  {name: [R] float64}"""
-        columns, yard = self._paid(context.block, arm, decision, result), self._yardstick(context, arm)
+        columns, yard = self._paid(context.block, arm, decision, result), self._reference_sets(context, arm)
         if yard is not None:
             columns |= self._reached(arm, decision, yard)
         return with_factors(columns)
@@ -65,7 +65,7 @@ class LogEvaluator:
         self, context: LogContext, arm: Arm, decision: Decision, result: Outcome
     ) -> dict[str, np.ndarray]:
         """Bins of the pre-ranking prediction against the ranker's."""
-        yard = self._yardstick(context, arm)
+        yard = self._reference_sets(context, arm)
         return {} if yard is None else proxy_bins(context, decision, arm, yard)
 
     def _reached(self, arm: Arm, decision: Decision, yard: ReferenceSets) -> dict[str, np.ndarray]:

@@ -70,19 +70,19 @@ class TruthEvaluator:
         return TruthContext(block, group, n_groups, self.platform, {}, self.baseline, oracle, paid)
 
     def prepare(self, context: TruthContext, arm: Arm) -> None:
-        self.yardstick(context, arm)
+        self.reference_sets(context, arm)
 
     def best(self, context: TruthContext, arm: Arm) -> np.ndarray:
-        return self.yardstick(context, arm).best_value
+        return self.reference_sets(context, arm).best_value
 
-    def yardstick(self, context: TruthContext, arm: Arm) -> ReferenceSets:
+    def reference_sets(self, context: TruthContext, arm: Arm) -> ReferenceSets:
         """The best ads by the arm's ranking stage and by the truth; the same for any pre-ranking stage."""
         key = ranking_of(arm)
-        if key not in context.yards:
-            context.yards[key] = self._yardstick(context.block, arm)
-        return context.yards[key]
+        if key not in context.references:
+            context.references[key] = self._reference_sets(context.block, arm)
+        return context.references[key]
 
-    def _yardstick(self, block: Block, arm: Arm) -> ReferenceSets:
+    def _reference_sets(self, block: Block, arm: Arm) -> ReferenceSets:
         ideal = serve(block, shadow(arm), self.platform)
         ids = ideal.retrieved
         return ReferenceSets(
@@ -108,7 +108,7 @@ class TruthEvaluator:
         """What is summed over requests: the catalogue's COLUMNS, never NaN.  {name: [R] float64}"""
         block = context.block
         columns = {
-            **self._consistency(block, arm, decision, self.yardstick(context, arm)),
+            **self._consistency(block, arm, decision, self.reference_sets(context, arm)),
             **self._prices(block, arm, decision, result),
             **self._welfare(context, decision, result),
         }
@@ -120,7 +120,7 @@ class TruthEvaluator:
         """Payments by advertiser, here and by the oracle, and bins of the pre-ranking prediction."""
         paid = self._payments(decision, result, context.group, context.n_groups)
         vectors = {"payments": np.stack([paid, context.oracle_paid], axis=1)}
-        return vectors | proxy_bins(context, decision, arm, self.yardstick(context, arm))
+        return vectors | proxy_bins(context, decision, arm, self.reference_sets(context, arm))
 
     def _payments(self, decision: Decision, result: Outcome, group: np.ndarray, n_groups: int) -> np.ndarray:
         return payments(decision, result, self.owner, self.n_advertisers, group, n_groups)
@@ -255,10 +255,14 @@ def true_value(
     block: Block, ids: np.ndarray, arm: Arm, platform: Platform, truth: GroundTruth | ObservedClicks
 ) -> np.ndarray:
     """True CTR * bid of the ranking stage; -inf for what the auction would not admit.  [R, m]"""
-    true_ctr = TruthScorer(truth).predict(block, ids)
+    return value_at(block, ids, arm, platform, TruthScorer(truth).predict(block, ids))
+
+
+def value_at(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, ctr: np.ndarray) -> np.ndarray:
+    """These CTRs * bid of the ranking stage; -inf for what the auction would not admit with them.  [R, m]"""
     bid = bids(block, ids, arm.last, arm, platform)
-    quality = _ranking_quality(block, ids, arm, platform, true_ctr)
-    return admitted_worth(ids, true_ctr, bid, quality, arm.reserve_cpc, arm.score_floor)
+    quality = _ranking_quality(block, ids, arm, platform, ctr)
+    return admitted_worth(ids, ctr, bid, quality, arm.reserve_cpc, arm.score_floor)
 
 
 def _ranking_quality(

@@ -16,8 +16,8 @@ import numpy as np
 from cascade_sim.auction import MICROS, PRICINGS, floor_micros
 from cascade_sim.foundation.kernels import take_columns
 from cascade_sim.logs.audit.agreement import Agreement, agreement, commonest, roundest
-from cascade_sim.logs.audit.replay import Auctions, listed, play, priced, runner_up
-from cascade_sim.logs.audit.rule import UNITS, WAYS, Rounding, Rule, usual_squashing
+from cascade_sim.logs.audit.replay import Auctions, listed, priced, replay, runner_up
+from cascade_sim.logs.audit.rule import UNITS, WAYS, Rounding, Rule, default_squashing
 
 COMMON = 0.1  # of the prices: one that is as common was not formed by rounding
 LEAST = 5  # places that have to speak for a change
@@ -34,7 +34,7 @@ class Change:
 
     reason: str  # a key of reasons.REASONS
     values: Mapping[str, Any]  # of fields of a Rule
-    told: Mapping[str, Any] = field(default_factory=dict)  # value, interval, … for people
+    details: Mapping[str, Any] = field(default_factory=dict)  # value, interval, … for people
 
     def on(self, rule: Rule) -> Rule:
         return rule.changed(**self.values)
@@ -141,7 +141,7 @@ def increments(auctions: Auctions, rule: Rule) -> Iterator[Change]:
 
 def filters(auctions: Auctions, rule: Rule, n_placements: int) -> Iterator[Change]:
     """A least pCTR, or a least bid: every ad that was passed over lies below it, every shown one above."""
-    played = play(auctions, rule)
+    played = replay(auctions, rule)
     missed_r, missed_k = np.nonzero((played.column >= 0) & ~_is_in(played.column, auctions.shown))
     missed = played.column[missed_r, missed_k]
     is_shown = auctions.shown >= 0
@@ -159,7 +159,7 @@ def filters(auctions: Auctions, rule: Rule, n_placements: int) -> Iterator[Chang
             continue
         told = {"value": met.value, "low": met.low, "high": met.high, "places": n_over}
         if values is auctions.pctr:
-            yield Change("hidden_filter", {"least_pctr": met.value}, told)
+            yield Change("hidden_filter", {"min_pctr": met.value}, told)
         else:
             yield Change("hidden_reserve", {"least": np.full(n_placements + 1, met.value)}, told)
 
@@ -278,7 +278,7 @@ def other_rules(auctions: Auctions, rule: Rule, charging: str) -> Iterator[Chang
             continue
         values: dict[str, Any] = {"pricing": pricing}
         if pricing == "vcg":
-            values["squashing"] = usual_squashing(charging)
+            values["squashing"] = default_squashing(charging)
         other = rule.changed(**values)
         if pricing == "soft_floor":
             for floor in soft_floors(auctions, other):

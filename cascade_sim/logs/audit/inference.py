@@ -32,9 +32,18 @@ from cascade_sim.logs.audit.changes import (
     squashing_of,
     unit_of,
 )
-from cascade_sim.logs.audit.reasons import MAX_CELLS, Context, is_list_priced
-from cascade_sim.logs.audit.replay import Auctions, blocks, chosen_rows, hold, listed, load, play, priced
-from cascade_sim.logs.audit.rule import WAYS, Rounding, Rule, usual_squashing
+from cascade_sim.logs.audit.reasons import MAX_CELLS, Context, digits_of, is_list_priced, possible
+from cascade_sim.logs.audit.replay import (
+    Auctions,
+    blocks,
+    chosen_rows,
+    listed,
+    load,
+    match_pages,
+    priced,
+    replay,
+)
+from cascade_sim.logs.audit.rule import WAYS, Rounding, Rule, default_squashing
 
 if TYPE_CHECKING:
     from cascade_sim.logs.store.store import LogStore
@@ -50,7 +59,7 @@ class Fitted:
     """A rule with the parameters of the fit, and what the log says of each."""
 
     rule: Rule
-    told: dict[str, Any] = field(default_factory=dict)  # {parameter: {value, low, high, places, by}}
+    details: dict[str, Any] = field(default_factory=dict)  # {parameter: {value, low, high, places, by}}
     gained: int = 0  # winners and prices explained, of those fitted to
 
 
@@ -112,7 +121,7 @@ def infer(store: LogStore, context: Context, declared: Rule | None = None) -> In
 
 def fit(auctions: Auctions, pricing: str, context: Context) -> Fitted | None:
     """The parameters with which a pricing rule explains the most; None for one of which nothing is seen."""
-    squashing = 0.0 if auctions.pctr is None else usual_squashing(context.charging)
+    squashing = 0.0 if auctions.pctr is None else default_squashing(context.charging)
     rule = Rule(pricing, squashing, auctions.pcvr_exponent)
     known = priced(auctions, rule)
     unit = unit_of(auctions.price[known], take_columns(auctions.bid, auctions.shown, 0.0)[known])
@@ -127,6 +136,7 @@ def fit(auctions: Auctions, pricing: str, context: Context) -> Fitted | None:
         if more > gained:
             rule, gained = other, more
     rule, gained = _if_better(auctions, rule, gained)
+    rule, gained = _with_step_of_a_unit(auctions, rule, gained)
     told: dict[str, Any] = {}
     total = 2 * int((auctions.shown >= 0).sum())
     for _ in range(ROUNDS):
@@ -138,7 +148,7 @@ def fit(auctions: Auctions, pricing: str, context: Context) -> Fitted | None:
         if best is None or best[0] - gained < max(LEAST, MIN_GAIN * total):
             break
         rule, gained = best[1].on(rule), best[0]
-        told[best[1].reason] = dict(best[1].told)
+        told[best[1].reason] = dict(best[1].details)
         rule, gained = _if_better(auctions, rule, gained)
     plain = rule.changed(rounding=Rounding())
     if explained_places(auctions, plain) >= gained:  # the prices come in such units without being rounded
@@ -147,12 +157,57 @@ def fit(auctions: Auctions, pricing: str, context: Context) -> Fitted | None:
     if pricing == "soft_floor" and rule.soft_floor <= float(auctions.reserves(rule).min()):
         return None  # at or below a reserve it does nothing
     _, own = _own_parameters(auctions, rule)
+    plain = _of_rounded_predictions(auctions, rule, squashing)
+    if plain != rule:  # the interval is of prices by the rounded predictions
+        rule, own = plain, {**own, "squashing": {"value": plain.squashing}}
     return Fitted(rule, {**told, **own, **_bounds(auctions, rule, told)}, gained)
+
+
+def _of_rounded_predictions(auctions: Auctions, rule: Rule, usual: float) -> Rule:
+    """The rule with an exponent that the digits of logged pCTRs leave open: of those the plainest.
+
+    Prices by rounded pCTRs meet at an exponent that is off; it has to make more pages possible than the usual
+    one, or one of fewer digits, does.
+    """
+    digits = digits_of(auctions.pctr)
+    if digits is None or rule.pricing == "vcg" or explained_places(auctions, rule) >= _all_places(auctions):
+        return rule
+    tried = [usual, *(round(rule.squashing, places) for places in (1, 2, 3)), rule.squashing]
+    found = [
+        (possible(auctions, rule.changed(squashing=exponent), digits, True).sum(), -i)
+        for i, exponent in enumerate(tried)
+    ]
+    most, at = max(found)
+    least = most - max(LEAST, MIN_GAIN * len(auctions))
+    at = next(-i for n, i in found if n >= least) if most else len(tried) - 1
+    return rule if tried[at] == rule.squashing else rule.changed(squashing=tried[at])
+
+
+def _all_places(auctions: Auctions) -> int:
+    return int((auctions.shown >= 0).sum() + (auctions.price >= 0).sum())
+
+
+def _with_step_of_a_unit(auctions: Auctions, rule: Rule, gained: int) -> tuple[Rule, int]:
+    """The rule with a unit on top of the runner-up's price, if that explains more.
+
+    Looked for with the way of rounding and the exponent at once: a step that is rounded passes for another
+    way and another exponent.
+    """
+    unit = rule.rounding.unit
+    if rule.pricing not in ("gsp", "soft_floor") or unit == 1 or gained >= 1.9 * (auctions.shown >= 0).sum():
+        return rule, gained
+    stepped = rule.changed(increment=unit / MICROS)
+    for how in WAYS:
+        other, _ = _own_parameters(auctions, stepped.changed(rounding=Rounding(unit, how)))
+        more = explained_places(auctions, other)
+        if more > gained:
+            rule, gained = other, more
+    return rule, gained
 
 
 def explained_places(auctions: Auctions, rule: Rule) -> int:
     """Winners and prices that come out as logged."""
-    held = hold(auctions, play(auctions, rule), rule)
+    held = match_pages(auctions, replay(auctions, rule), rule)
     shown = auctions.shown >= 0
     return int((held.is_same_ad & shown).sum() + (held.is_same_price & held.is_priced).sum())
 
@@ -203,7 +258,7 @@ def _snapped(rule: Rule, met: Agreement) -> Rule:
 
 def _parts(auctions: Auctions, rule: Rule, context: Context) -> Iterator[Change]:
     """What a rule may have beside its pricing, as far as pages that it does not explain speak for it."""
-    held = hold(auctions, play(auctions, rule), rule)
+    held = match_pages(auctions, replay(auctions, rule), rule)
     left = auctions.take(~held.is_page)
     if len(left) == 0:
         return
@@ -251,8 +306,8 @@ def judge(store: LogStore, fits: list[Fit], rows: np.ndarray, fitted_to: int, sa
         best = None
         for entry in fits:
             rule = entry.fitted.rule
-            played = play(auctions, rule)
-            held = hold(auctions, played, rule)
+            played = replay(auctions, rule)
+            held = match_pages(auctions, played, rule)
             entry.winners += int((held.is_same_ad & shown).sum())
             entry.prices += int((held.is_same_price & held.is_priced).sum())
             entry.priced += int(held.is_priced.sum())
@@ -299,7 +354,7 @@ def _identified(fits: list[Fit], sample: Auctions, n_prices: int, n_requests: in
     if n_prices == 0:
         notes.append("no prices were logged: pricing, rounding and reserve cannot be known")
         is_decided = False
-    told = fits[0].fitted.told
+    told = fits[0].fitted.details
     if sample.pctr is None:
         notes.append("no pCTRs were logged: the squashing exponent cannot be known")
     elif is_list_priced(sample, best).any() and "squashing" not in told:

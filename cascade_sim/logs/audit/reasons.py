@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,13 +21,16 @@ from cascade_sim.logs.audit.changes import LEAST, Change, all_changes, apply
 from cascade_sim.logs.audit.replay import (
     Auctions,
     ReplayedPages,
-    hold,
     is_page_but_for_ties,
     listed,
-    play,
+    match_pages,
     priced,
+    replay,
 )
 from cascade_sim.logs.audit.rule import Rounding, Rule
+
+if TYPE_CHECKING:
+    from cascade_sim.logs.store.store import LogStore
 
 REASONS = {
     "tie": "tie broken otherwise",
@@ -88,14 +92,19 @@ class Context:
     charging: str
 
 
+def context_of(store: LogStore) -> Context:
+    """Of a log."""
+    return Context(store.advertiser, store.about.counts.placements, store.about.charging)
+
+
 def is_explored(auctions: Auctions, rule: Rule) -> np.ndarray:
     """Whether a page was drawn, and its ads pay the reserve or their bid, or no price was logged.  [R]"""
     bid = take_columns(auctions.bid, auctions.shown, 0.0)
     price = cpc_at_reserve(bid, auctions.reserves(rule)[:, None])
-    return is_drawn(auctions) & _is_paid(auctions, price)
+    return is_randomised(auctions) & _is_paid(auctions, price)
 
 
-def is_drawn(auctions: Auctions) -> np.ndarray:
+def is_randomised(auctions: Auctions) -> np.ndarray:
     """Whether a page was drawn, whatever it costs: propensities of all its ads are below 1.  [R]"""
     if auctions.propensity is None:
         return np.zeros(len(auctions), bool)
@@ -112,7 +121,7 @@ def _is_paid(auctions: Auctions, micros: np.ndarray) -> np.ndarray:
 def is_flat_priced(auctions: Auctions) -> np.ndarray:
     """Whether a page was drawn, and its ads pay one and the same.  [R]"""
     most = auctions.price.max(axis=1, keepdims=True, initial=-1)
-    return is_drawn(auctions) & (most[:, 0] >= 0) & _is_paid(auctions, most)
+    return is_randomised(auctions) & (most[:, 0] >= 0) & _is_paid(auctions, most)
 
 
 def is_list_priced(auctions: Auctions, rule: Rule) -> np.ndarray:
@@ -120,7 +129,7 @@ def is_list_priced(auctions: Auctions, rule: Rule) -> np.ndarray:
 
     Which one it was, the price of an ad that pays less than its bid tells.
     """
-    found = is_drawn(auctions)
+    found = is_randomised(auctions)
     if found.any():
         found[found] = _has_list_price(auctions.take(found), rule)
     return found
@@ -149,13 +158,21 @@ def _has_list_price(auctions: Auctions, rule: Rule) -> np.ndarray:
     return is_told & _is_paid(auctions, micros)
 
 
-def find_changes(auctions: Auctions, rule: Rule, context: Context) -> list[Change]:
-    """Changes of the rule that these pages, which it does not make, speak for; the strongest first."""
-    left = auctions.take(~explained(auctions, rule) & ~is_drawn(auctions))
+def find_changes(
+    auctions: Auctions, rule: Rule, context: Context, digits: Digits | None = None
+) -> list[Change]:
+    """Changes of the rule that these pages, which it does not make, speak for; the strongest first.
+
+    Pages that are possible with the `digits` that pCTRs lack speak for no change but the way of rounding,
+    where that is not known.
+    """
+    left = auctions.take(~explained(auctions, rule) & ~is_randomised(auctions))
     n_first, found = len(left), list[Change]()
     while len(left) and len(found) < MAX_CHANGES:
         best, most = None, 0
         seen: set[str] = set()
+        rounded = apply(rule, [change for change in found if change.reason == "rounding"])
+        is_possible = np.zeros(len(left), bool) if digits is None else possible(left, rounded, digits, True)
         for before in ((), tuple(found)) if found else ((),):
             start = apply(rule, before)
             for change in all_changes(
@@ -166,6 +183,8 @@ def find_changes(auctions: Auctions, rule: Rule, context: Context) -> list[Chang
                     continue
                 seen.add(key)
                 by_it = _explained_by(left, rule, change, found)
+                if change.reason != "rounding" or rounded.rounding != Rounding():
+                    by_it &= ~is_possible
                 if by_it.sum() > most:
                     best, most, which = change, int(by_it.sum()), by_it
         least = LEAST if best is None or best.reason not in RARE else max(LEAST, RARE_SHARE * n_first)
@@ -192,8 +211,8 @@ def explained(auctions: Auctions, rule: Rule) -> np.ndarray:
     """Whether the rule makes the page as it was logged, ties aside.  [R]"""
     if len(auctions) == 0:
         return np.zeros(0, bool)
-    played = play(auctions, rule)
-    return hold(auctions, played, rule).is_page | is_page_but_for_ties(auctions, played, rule)
+    played = replay(auctions, rule)
+    return match_pages(auctions, played, rule).is_page | is_page_but_for_ties(auctions, played, rule)
 
 
 @dataclass
@@ -223,8 +242,8 @@ class Classifier:
                     return codes
                 some = auctions.take(left)
                 rule = apply(self.rule, [self.changes[i] for i in part])
-                played = play(some, rule)
-                is_page = hold(some, played, rule).is_page
+                played = replay(some, rule)
+                is_page = match_pages(some, played, rule).is_page
                 self._give(codes, left[is_page], part)
                 tied = ~is_page & is_page_but_for_ties(some, played, rule)
                 self._give(codes, left[tied], (*part, "tie"))
@@ -245,8 +264,8 @@ class Classifier:
     ) -> list[tuple[str, np.ndarray]]:
         """Tests of single pages, in the order in which they are believed."""
         rule = apply(self.rule, [change for change in self.changes if change.reason == "rounding"])
-        played = play(auctions, rule)
-        held = hold(auctions, played, rule)
+        played = replay(auctions, rule)
+        held = match_pages(auctions, played, rule)
         known = held.is_priced
         bid = take_columns(auctions.bid, auctions.shown, 0.0)
         above_bid = (known & (auctions.price > floor_micros(bid))).any(axis=1)
@@ -260,11 +279,13 @@ class Classifier:
         is_prefix = ((held.is_same_ad & is_right) | ~is_shown).all(axis=1) & (
             is_shown.sum(1) < is_played.sum(1)
         )
-        facts = [
-            ("above_bid", above_bid),
-            ("near", only_rounded),
-            ("fewer_shown", is_prefix & ~above_bid),
-            ("lagging", is_lagged & is_same_page),
+        facts: list[tuple[str, np.ndarray]] = [("above_bid", np.asarray(above_bid))]
+        if digits is not None:
+            facts.append(("rounded_pctr", possible(auctions, rule, digits, True)))
+        facts += [
+            ("near", np.asarray(only_rounded)),
+            ("fewer_shown", np.asarray(is_prefix & ~above_bid)),
+            ("lagging", np.asarray(is_lagged & is_same_page)),
         ]
         if digits is not None:
             facts.append(("rounded_pctr", possible(auctions, rule, digits)))
@@ -311,7 +332,7 @@ def _with_phantom(auctions: Auctions, rule: Rule, price: np.ndarray, last: np.nd
         pcvr=None if auctions.pcvr is None else np.pad(auctions.pcvr, ((0, 0), (0, 1)), constant_values=1),
         _qualities={},
     )
-    played = play(with_one, rule)
+    played = replay(with_one, rule)
     near = np.abs(played.micros - auctions.price) <= max(2, rule.rounding.unit)  # the score is rounded, too
     return ((played.column == auctions.shown) & (near | ~priced(auctions, rule))).all(axis=1)
 
@@ -356,8 +377,11 @@ def digits_of(pctr: np.ndarray | None) -> Digits | None:
     return None
 
 
-def possible(auctions: Auctions, rule: Rule, digits: Digits) -> np.ndarray:
-    """Whether order and prices of a page are possible with pCTRs that round to the logged ones.  [R]"""
+def possible(auctions: Auctions, rule: Rule, digits: Digits, is_exact: bool = False) -> np.ndarray:
+    """Whether order and prices of a page are possible with pCTRs that round to the logged ones.  [R]
+
+    `is_exact`: prices are rounded as the rule has it; else they may be off by their unit.
+    """
     if auctions.pctr is None or rule.squashing == 0:
         return np.zeros(len(auctions), bool)
     pctr = auctions.pctr.astype(np.float64)
@@ -404,9 +428,14 @@ def possible(auctions: Auctions, rule: Rule, digits: Digits) -> np.ndarray:
         is_own_bid = own.cpc >= bid
         least = np.where(is_own_bid, own.cpc, own.cpc * shrink / grow) if rule.pricing != "first" else own.cpc
         most = np.minimum(own.cpc * grow / shrink, bid) if rule.pricing != "first" else own.cpc
-    room = (rule.rounding.unit if rule.rounding != Rounding() else 1) / 1e6
-    price = auctions.price / 1e6
-    is_priced = (price >= least - room) & (price <= np.where(np.isfinite(most), most, bid) + room)
+    most = np.where(np.isfinite(most), most, bid)
+    if is_exact:
+        ends = (rule.rounding.micros(end, bid) for end in (least, most))
+        is_priced = (auctions.price >= next(ends)) & (auctions.price <= next(ends))
+    else:
+        room = (rule.rounding.unit if rule.rounding != Rounding() else 1) / 1e6
+        price = auctions.price / 1e6
+        is_priced = (price >= least - room) & (price <= most + room)
     return is_ordered & (is_priced | ~priced(auctions, rule)).all(axis=1)
 
 

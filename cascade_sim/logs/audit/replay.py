@@ -181,7 +181,7 @@ def load(store: LogStore, rows: np.ndarray, *, with_budgets: bool = True) -> Auc
     )
 
 
-def play(auctions: Auctions, rule: Rule) -> ReplayedPages:
+def replay(auctions: Auctions, rule: Rule) -> ReplayedPages:
     """The auctions under a rule: who is shown where, at what price."""
     n, k = auctions.shown.shape
     bid, quality = _entered(auctions, rule)
@@ -196,7 +196,7 @@ def play(auctions: Auctions, rule: Rule) -> ReplayedPages:
         column[rows, : slots + 1] = result.ranked
         ranked_bid[rows, : slots + 1], ranked_quality[rows, : slots + 1] = result.bid, result.quality
         cpc[rows, :slots] = result.cpc
-    cpc = _habits(cpc, ranked_bid, ranked_quality, reserve, rule)
+    cpc = _rule_extensions(cpc, ranked_bid, ranked_quality, reserve, rule)
     beyond = np.arange(k) >= auctions.slots[:, None]
     column = np.where(beyond, -1, column[:, :k])
     own = np.where(column >= 0, ranked_bid[:, :k], 0.0)
@@ -238,7 +238,7 @@ def listed(auctions: Auctions, rule: Rule) -> ReplayedPages:
             reserve_cpc=reserve[rows], score_floor=rule.score_floor, slot_effects=rule.effects(slots),
             **rule.parameters,
         )  # fmt: skip
-    cpc = _habits(cpc, own_bid, own_quality, reserve, rule)
+    cpc = _rule_extensions(cpc, own_bid, own_quality, reserve, rule)
     back = np.argsort(order, axis=1, kind="stable")
 
     def in_slots(values: np.ndarray) -> np.ndarray:
@@ -270,8 +270,8 @@ def runner_up(auctions: Auctions, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
 def _entered(auctions: Auctions, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
     """Bids and qualities as the rule lets them in."""
     bid, quality = auctions.bid, auctions.quality(rule.squashing)
-    if rule.least_pctr and auctions.pctr is not None:
-        bid = np.where(auctions.pctr >= rule.least_pctr, bid, 0.0)
+    if rule.min_pctr and auctions.pctr is not None:
+        bid = np.where(auctions.pctr >= rule.min_pctr, bid, 0.0)
     if rule.boosts is not None:
         quality = quality * rule.boosts[auctions.ad]
     return bid, quality
@@ -284,17 +284,17 @@ def _by_slots(auctions: Auctions) -> Iterator[tuple[int, Any]]:
         yield slots, slice(None) if len(values) == 1 else np.nonzero(auctions.slots == slots)[0]
 
 
-def _habits(
+def _rule_extensions(
     cpc: np.ndarray, bid: np.ndarray, quality: np.ndarray, reserve: np.ndarray, rule: Rule
 ) -> np.ndarray:
     """Prices with the rule's step above the runner-up and its factor.  bid, quality: [R, k+1]"""
     if rule.increment:
         score = bid * quality
         with np.errstate(divide="ignore", invalid="ignore"):
-            to_keep = np.where(
+            critical_bid = np.where(
                 (score[:, 1:] > 0) & (quality[:, :-1] > 0), score[:, 1:] / quality[:, :-1], 0.0
             )
-        stepped = np.where(to_keep > 0, to_keep + rule.increment, 0.0)
+        stepped = np.where(critical_bid > 0, critical_bid + rule.increment, 0.0)
         cpc = np.minimum(np.maximum(cpc, stepped), bid[:, :-1])
     return cpc if rule.factor == 1 else cpc * rule.factor
 
@@ -313,7 +313,7 @@ class PageMatch:
         return (self.is_same_ad & (self.is_same_price | ~self.is_priced)).all(axis=1)
 
 
-def hold(auctions: Auctions, played: ReplayedPages, rule: Rule) -> PageMatch:
+def match_pages(auctions: Auctions, played: ReplayedPages, rule: Rule) -> PageMatch:
     is_same_ad = played.column == auctions.shown
     is_same_price = is_same_ad & (played.micros == auctions.price)
     return PageMatch(is_same_ad, is_same_price, priced(auctions, rule))

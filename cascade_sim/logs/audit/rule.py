@@ -12,13 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.auction import MICROS, PRICINGS, floor_micros, to_micros
+from cascade_sim.auction import MICROS, PRICINGS, WAYS, round_prices, to_micros
+from cascade_sim.auction import Rounding as AuctionRounding
 from cascade_sim.foundation.errors import UserError, unknown_name
 
-WAYS = ("nearest", "up", "down")  # of rounding
-UNITS = (1, 10, 100, 1_000, 10_000, 50_000, 100_000, 500_000, MICROS)  # micro-units that prices come in
+UNITS = (
+    1,
+    10,
+    100,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    MICROS,
+)  # micro-units that prices come in
 SAME = {"second": "gsp", "first_price": "first", "second_price": "gsp"}  # other names of rules
-_WHOLE = 1e-9  # nearer to an integer than this share of it counts as that number
 
 
 @dataclass(frozen=True)
@@ -36,12 +49,7 @@ class Rounding:
         """
         if self == Rounding():
             return to_micros(cpc, bid)
-        units = cpc * (MICROS / self.unit)
-        near = np.rint(units)
-        is_whole = np.abs(units - near) <= _WHOLE * np.maximum(near, 1.0)
-        cut = {"nearest": np.floor(units + 0.5), "up": np.ceil(units), "down": np.floor(units)}[self.how]
-        whole = np.where(is_whole, near, cut).astype(np.int64) * self.unit
-        return np.minimum(whole, floor_micros(bid))
+        return to_micros(round_prices(cpc, AuctionRounding(self.unit / MICROS, self.how)), bid)
 
     @property
     def margin(self) -> tuple[float, float]:
@@ -75,7 +83,7 @@ class Rule:
     slot_effects: tuple[float, ...] = ()  # for vcg; empty: all slots alike
     least: np.ndarray | None = None  # [placements + 1] a further reserve of each; the last: of no placement
     boosts: np.ndarray | None = None  # [ads] what scores are multiplied by
-    least_pctr: float = 0.0  # ads below it are not shown
+    min_pctr: float = 0.0  # ads below it are not shown
     increment: float = 0.0  # above the runner-up
     factor: float = 1.0  # of every price
 
@@ -106,7 +114,7 @@ class Rule:
             data["slot_effects"] = list(self.slot_effects)
         if self.least is not None:
             data["reserve_by_placement"] = [float(value) for value in self.least]
-        for name, without in (("least_pctr", 0.0), ("increment", 0.0), ("factor", 1.0)):
+        for name, without in (("min_pctr", 0.0), ("increment", 0.0), ("factor", 1.0)):
             if getattr(self, name) != without:
                 data[name] = getattr(self, name)
         return data
@@ -126,7 +134,7 @@ class Rule:
         elif self.reserve_cpc:
             words.append(f"reserve {self.reserve_cpc:.6g}")
         words += [f"score floor {self.score_floor:.6g}"] if self.score_floor else []
-        words += [f"pCTR from {self.least_pctr:.6g}"] if self.least_pctr else []
+        words += [f"pCTR from {self.min_pctr:.6g}"] if self.min_pctr else []
         words += [f"{self.increment:.6g} above the runner-up"] if self.increment else []
         words += [f"prices times {self.factor:.6g}"] if self.factor != 1 else []
         words += [] if self.rounding == Rounding() else [self.rounding.text()]
@@ -158,11 +166,11 @@ def declared_rule(given: Any, charging: str) -> Declared | None:
     unknown, defaults = [], []
     squashing = said.get("squashing")
     if squashing is None:
-        squashing = usual_squashing(charging)
+        squashing = default_squashing(charging)
         defaults.append(f"squashing {squashing:g}")
-    if pricing == "vcg" and squashing != usual_squashing(charging):
+    if pricing == "vcg" and squashing != default_squashing(charging):
         raise UserError(
-            f"rule: pricing vcg with bids per {charging} needs squashing {usual_squashing(charging):g}, "
+            f"rule: pricing vcg with bids per {charging} needs squashing {default_squashing(charging):g}, "
             f"found {squashing:g}"
         )
     rounding = Rounding()
@@ -187,13 +195,14 @@ def declared_rule(given: Any, charging: str) -> Declared | None:
         reserve_cpc=_amount(said.get("reserve_cpc", 0.0), "reserve_cpc"),
         score_floor=_amount(said.get("score_floor", 0.0), "score_floor"),
         rounding=rounding,
+        increment=_amount(said.get("increment", 0.0), "increment"),
         soft_floor=_amount(said.get("soft_floor", 0.0), "soft_floor"),
         slot_effects=tuple(float(x) for x in said.get("slot_effects", ())),
     )
     return Declared(rule, tuple(unknown), tuple(defaults))
 
 
-def usual_squashing(charging: str) -> float:
+def default_squashing(charging: str) -> float:
     """Of an auction nothing is known of: eCPM order of bids per click, the bids' own order per impression."""
     return 1.0 if charging == "click" else 0.0
 

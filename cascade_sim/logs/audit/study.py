@@ -1,9 +1,9 @@
-"""The audit of an imported market: every logged auction held again under its rule, and why not where not.
+"""The audit of an imported log: every logged auction re-run under its rule, and why not where not.
 
 from cascade_sim.logs.audit.study import audit
 
-audit("markets/last_week").frame()       # a row per reason
-audit("markets/last_week", infer=True)   # also: which rule the log follows, whatever it declares
+audit("logs/last_week").frame()       # a row per reason
+audit("logs/last_week", infer=True)   # also: which rule the log follows, whatever it declares
 """
 
 from __future__ import annotations
@@ -29,12 +29,29 @@ from cascade_sim.logs.audit.reasons import (
     Context,
     Digits,
     Lag,
+    context_of,
     digits_of,
     find_changes,
     label_names,
 )
-from cascade_sim.logs.audit.replay import Auctions, blocks, chosen_rows, hold, load, play, spending_of
-from cascade_sim.logs.audit.rule import UNITS, WAYS, Declared, Rounding, Rule, declared_rule
+from cascade_sim.logs.audit.replay import (
+    Auctions,
+    blocks,
+    chosen_rows,
+    load,
+    match_pages,
+    replay,
+    spending_of,
+)
+from cascade_sim.logs.audit.rule import (
+    UNITS,
+    WAYS,
+    Declared,
+    Rounding,
+    Rule,
+    declared_rule,
+    default_squashing,
+)
 from cascade_sim.logs.store.store import LogStore, open_store
 
 if TYPE_CHECKING:
@@ -59,6 +76,7 @@ class Tally:
     prices: int = 0
     open_prices: int = 0  # logged, but the log cannot tell what they should be
     no_price: int = 0
+    bids: int = 0  # that could take part in an auction
     off_by: dict[int, int] = field(default_factory=lambda: dict.fromkeys(UNITS, 0))  # at most so many micros
     by_slot: dict[int, list[int]] = field(default_factory=dict)  # shown, winners, priced, prices
 
@@ -68,6 +86,7 @@ class Tally:
         same_ad, priced = held.is_same_ad & shown, held.is_priced
         same_price = held.is_same_price & priced
         self.requests += len(auctions)
+        self.bids += int(np.count_nonzero(auctions.bid > 0))
         self.pages += int(held.is_page.sum())
         self.open_prices += int((logged & ~priced).sum())
         self.no_price += int((shown & ~logged).sum())
@@ -95,6 +114,7 @@ class Tally:
             "unit": self.unit / 1e6,
             "prices_that_cannot_be_told": self.open_prices,
             "shown_without_price": self.no_price,
+            "bids": self.bids,
             "by_slot": [
                 dict(zip(("slot", "shown", "winners", "priced", "prices"), (slot + 1, *own), strict=True))
                 for slot, own in sorted(self.by_slot.items())
@@ -134,9 +154,7 @@ class Audit:
 
     def title(self) -> str:
         tally = self.answer["tally"]
-        return (
-            f"Audit of {self.answer['market']}: {tally['pages_as_logged']:,} of {tally['requests']:,} pages"
-        )
+        return f"Audit of {self.answer['log']}: {tally['pages_as_logged']:,} of {tally['requests']:,} pages"
 
 
 def tally_rows(tally: dict[str, Any]) -> list[tuple[str, int, int]]:
@@ -148,35 +166,39 @@ def tally_rows(tally: dict[str, Any]) -> list[tuple[str, int, int]]:
     ]
 
 
-def audit(market: str | Path | LogStore, *, infer: bool = False) -> Audit:
-    """Hold every auction of a market again, under the rule it declares or, without one, the one it follows.
+def audit(log: str | Path | LogStore, *, infer: bool = False) -> Audit:
+    """Re-run every auction of a log under the rule it declares or, without one, the one it follows.
 
     `infer`: find the rule in any case, and audit under it.
     """
-    store = market if isinstance(market, LogStore) else open_store(market)
+    store = log if isinstance(log, LogStore) else open_store(log)
     if store.n_requests == 0:
         raise UserError(f"{store.path} has no requests")
-    context = Context(store.advertiser, store.about.counts.placements, store.about.charging)
+    context = context_of(store)
     declared = declared_rule(store.about.rule, store.about.charging)
     said = None if declared is None else settled(store, declared)
+    has_bids = any((part["bid"] > 0).any() for _, _, part in store.blocks(("bid",)))
+    if not has_bids:  # nothing can be told, whatever the rule
+        infer, said = False, said or Rule("gsp", default_squashing(store.about.charging))
     inference = infer_rule(store, context, said) if infer or said is None else None
     notes = list(inference.notes) if inference is not None else []
     if inference is not None:
         rule = inference.best.rule
     else:
-        assert declared is not None and said is not None
+        assert said is not None
         rule = said
-        notes += [f"{part} was not declared, and is taken so" for part in declared.defaults]
-        notes += [
-            f"{SETTLED_WORDS[part](rule)} was not declared, and is read off the log"
-            for part in declared.unknown
-        ]
+        if declared is not None:
+            notes += [f"{part} was not declared, and is taken so" for part in declared.defaults]
+            notes += [
+                f"{SETTLED_WORDS[part](rule)} was not declared, and is read off the log"
+                for part in declared.unknown
+            ]
     tally, wrong, is_lagged = replayed(store, rule)
-    reasons = explained_by(store, rule, context, wrong, is_lagged, tally.unit)
+    reasons = explained_by(store, rule, context, wrong, is_lagged, tally.unit) if has_bids else []
     notes += [*open_words(tally, store), *budget_words(store, rule, wrong)]
     return Audit(
         {
-            "market": store.about.name,
+            "log": store.about.name,
             "level": store.about.level,
             "charging": store.about.charging,
             "currency": store.about.currency,
@@ -186,6 +208,7 @@ def audit(market: str | Path | LogStore, *, infer: bool = False) -> Audit:
             "rule_text": rule.text(),
             "declared_text": None if said is None else said.text(),
             "tally": tally.as_json(),
+            "nothing_told": nothing_told(tally, store),
             "reasons": reasons,
             "notes": notes,
             "inference": None if inference is None else inference_json(inference),
@@ -245,14 +268,30 @@ def replayed(store: LogStore, rule: Rule) -> tuple[Tally, np.ndarray, np.ndarray
     wrong: list[np.ndarray] = []
     lagged: list[np.ndarray] = []
     for auctions in blocks(store):
-        played = play(auctions, rule)
-        held = hold(auctions, played, rule)
+        played = replay(auctions, rule)
+        held = match_pages(auctions, played, rule)
         tally.add(auctions, played.micros, held)
         is_wrong = ~held.is_page
         is_lagged = lag.lagged(auctions, played, held.is_priced & ~held.is_same_price)
         wrong.append(auctions.rows[is_wrong])
         lagged.append(is_lagged[is_wrong])
     return tally, np.concatenate(wrong), np.concatenate(lagged)
+
+
+def replayed_share(store: LogStore) -> float | None:
+    """The share of a sample of pages that come out as logged under the declared rule, without one GSP.
+
+    None where pages cannot be run again: only winners were logged, or pages were drawn.
+    """
+    about = store.about
+    if about.level == "winners" or about.is_randomised or not store.n_requests:
+        return None
+    given = {} if about.rule is None else vars(about.rule)
+    declared = declared_rule({**given, "pricing": given.get("pricing") or "gsp"}, about.charging)
+    assert declared is not None
+    rule = settled(store, declared)
+    auctions = load(store, chosen_rows(np.arange(store.n_requests), SETTLED))
+    return float(match_pages(auctions, replay(auctions, rule), rule).is_page.mean())
 
 
 def explained_by(
@@ -264,8 +303,8 @@ def explained_by(
     width = max(1, store.about.largest_request)
     most = int(np.clip(MAX_CELLS // width, 100, MAX_SAMPLE))
     sample = load(store, chosen_rows(wrong, most))
-    changes = find_changes(sample, rule, context)
     digits = digits_of(sample.pctr)
+    changes = find_changes(sample, rule, context, digits)
     classifier = Classifier(rule, changes, unit)
     codes, at = np.empty(len(wrong), np.int16), 0
     for auctions in blocks(store, wrong):
@@ -293,7 +332,7 @@ def _rows_of(
         alone = [i for i in own if len(classifier.labels[i]) == 1]
         requests = wrong[is_own]
         reason = label_names((part,), changes)[0]
-        told = dict(changes[part].told) if isinstance(part, int) else {}
+        told = dict(changes[part].details) if isinstance(part, int) else {}
         value = _value(store, reason, changes[part] if isinstance(part, int) else None, rule, digits)
         together = Counter(
             name
@@ -325,7 +364,7 @@ def _value(store: LogStore, reason: str, change: Change | None, rule: Rule, digi
         return digits.text()
     if change is None:
         return ""
-    told = change.told
+    told = change.details
     if reason == "hidden_reserve" and "by_placement" in told:
         pairs = [
             f"{store.name('placements', code) or 'no placement'} {value:g}"
@@ -387,6 +426,15 @@ def _clock(store: LogStore, seconds: float) -> str:
     return (start + timedelta(seconds=seconds)).isoformat(timespec="seconds")
 
 
+def nothing_told(tally: Tally, store: LogStore) -> str:
+    """Why the log tells nothing of its auction; empty where it tells something."""
+    if not tally.bids:
+        return "no bids were logged, so no auction can be run again"
+    if store.about.level == "winners" and not tally.priced:
+        return "only shown ads were logged, and the price of each is set by an ad that was not"
+    return ""
+
+
 def open_words(tally: Tally, store: LogStore) -> list[str]:
     """What could not be looked at."""
     notes = []
@@ -419,7 +467,7 @@ def budget_words(store: LogStore, rule: Rule, wrong: np.ndarray) -> list[str]:
         return []
     rows = chosen_rows(wrong, SETTLED)
     auctions = load(store, rows, with_budgets=False)
-    right = int(hold(auctions, play(auctions, rule), rule).is_page.sum())
+    right = int(match_pages(auctions, replay(auctions, rule), rule).is_page.sum())
     if not right:
         return []
     of = "the" if len(rows) == len(wrong) else "a sample of"
@@ -434,7 +482,7 @@ def inference_json(found: Inference) -> dict[str, Any]:
         return {
             "rule": entry.fitted.rule.text(),
             "values": entry.fitted.rule.as_json(),
-            "told": _plain(entry.fitted.told),
+            "told": _plain(entry.fitted.details),
             "pages": entry.pages / max(1, found.requests),
             "winners": entry.winners / max(1, found.winners),
             "prices": entry.prices / entry.priced if entry.priced else None,

@@ -397,7 +397,7 @@ MOMENTS: tuple[Moment, ...] = (
            "fewer ads are ranked", group="stages"),
     Moment("slots", "Slots per page", "number", _count(lambda s: s.requests["slots"]),
            "pages have more slots", "pages have fewer slots", group="stages"),
-    Moment("filled", "Slots filled", "percent", filled, "more slots are filled", "fewer slots are filled",
+    Moment("filled", "Fill rate", "percent", filled, "more slots are filled", "fewer slots are filled",
            group="stages"),
     Moment("top_1", "Impressions of the top 1 % of ads", "percent", _top_share(0.01, True),
            "a few ads get more of the impressions", "a few ads get less of the impressions", group="traffic"),

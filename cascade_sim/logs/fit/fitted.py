@@ -1,4 +1,4 @@
-"""The world fitted to a log, written: its response in a sealed folder, and the scenario that runs it.
+"""The world fitted to a log, written: its response in a checksummed folder, and the scenario that runs it.
 
 And a store of what such a world brings, to be compared with the log.
 """
@@ -39,7 +39,7 @@ REPLICATES = 20  # of the fit, by which answers know how uncertain it is
 
 
 def fit_world(
-    market: Path,
+    log: Path,
     store: LogStore,
     out: Path,
     *,
@@ -48,7 +48,7 @@ def fit_world(
     replicates: int = REPLICATES,
     progress: Progress | None = None,
 ) -> Mapping[str, Any]:
-    """Fit the response of a market and write the scenario `out` with its folder; the checks of it."""
+    """Fit the response of a log and write the scenario `out` with its folder; the checks of it."""
     n = int(round(share * store.n_requests))
     if n < FEWEST:
         raise UserError(
@@ -71,11 +71,11 @@ def fit_world(
     with storage_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
     write_response(folder, store, response, pairs, n, seed, units)
-    scenario = scenario_of(store, out, market, folder.name)
+    scenario = scenario_of(store, out, log, folder.name)
     words = [
         f"# A world fitted to the log {store.about.name!r}: requests drawn in blocks of an hour, clicks by a "
         f"response fitted to {n:,} requests.",
-        f"# Needs the market, and the folder {folder.name} beside this file.",
+        f"# Needs the log, and the folder {folder.name} beside this file.",
         "# Models may learn from user, context, quality, tier, user_id, ad_id and advertiser_id.",
     ]
     write_file(out, ("\n".join(words) + "\n" + yaml_text(scenario)).encode())
@@ -144,7 +144,7 @@ def _with_means(numbers: dict[str, np.ndarray], groups: Mapping[str, np.ndarray]
 def write_response(
     folder: Path, store: LogStore, response: Response, pairs: Pairs, n: int, seed: int, units: Clusters
 ) -> None:
-    """The sealed folder: columns as plain .npy, and fitted.json with their digests."""
+    """The checksummed folder: columns as plain .npy, and fitted.json with their digests."""
     from scipy.special import logit
 
     columns = store.candidates(0, n, ("click", "conversion"))
@@ -171,7 +171,7 @@ def write_response(
         for name, values in tables.items():
             np.save(temp / f"{name}.npy", np.ascontiguousarray(values), allow_pickle=False)
         about = {
-            "format": FORMAT, "semantics": SEMANTICS, "market": market_seal(store), "name": store.about.name,
+            "format": FORMAT, "semantics": SEMANTICS, "log": log_seal(store), "name": store.about.name,
             "requests": n, "seed": seed, "slot_effects": _of_places(response.slot_effects, store),
             "delay": delays, "checks": response.checks,
             "replicates": {
@@ -184,7 +184,7 @@ def write_response(
         }  # fmt: skip
         import json
 
-        text = json.dumps(checksums.with_seal(about), indent=1, sort_keys=True, allow_nan=False)
+        text = json.dumps(checksums.with_checksum(about), indent=1, sort_keys=True, allow_nan=False)
         (temp / FILE).write_text(text + "\n", encoding="utf-8")
 
 
@@ -194,10 +194,10 @@ def _of_places(effects: np.ndarray, store: LogStore) -> list[float]:
     return [float(x) for x in np.append(effects, np.full(more, effects[-1]))]
 
 
-def market_seal(store: LogStore) -> str:
+def log_seal(store: LogStore) -> str:
     from cascade_sim.storage.folder import read_object
 
-    return str(read_object(store.path / "market.json")["seal"])
+    return str(read_object(store.path / "log.json")["seal"])
 
 
 def _rates(pairs: Pairs, codes: np.ndarray, size: int) -> np.ndarray:
@@ -248,15 +248,15 @@ def _delays(store: LogStore, n: int) -> dict[str, Any] | None:
     return {"means": means, "weights": weights, "window": float(max(2 * delay.max(), WINDOW))}
 
 
-def scenario_of(store: LogStore, out: Path, market: Path, response: str) -> dict[str, Any]:
+def scenario_of(store: LogStore, out: Path, log: Path, response: str) -> dict[str, Any]:
     """The scenario of the fitted world: that of the replay, with the response in it."""
     from cascade_sim.logs.store.scenario import logged_scenario
 
     data = logged_scenario(store.about, store)
     try:
-        place = Path(os.path.relpath(market, out.parent)).as_posix()
+        place = Path(os.path.relpath(log, out.parent)).as_posix()
     except ValueError:  # another drive
-        place = market.resolve().as_posix()
+        place = log.resolve().as_posix()
     name = "".join(
         sign if sign.isascii() and (sign.isalnum() or sign in "_-") else "-" for sign in out.stem.lower()
     )
@@ -264,7 +264,7 @@ def scenario_of(store: LogStore, out: Path, market: Path, response: str) -> dict
         **data,
         "name": name or "fitted",
         "description": f"A world fitted to the log {store.about.name}.",
-        "world": {"logged": {"market": place, "fitted": {"response": response, "block": "hour"}}},
+        "world": {"replay": {"log": place, "fitted": {"response": response, "block": "hour"}}},
     }
 
 

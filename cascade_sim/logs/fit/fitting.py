@@ -1,4 +1,4 @@
-"""A world of either kind, fitted to a market and written: empirical (fitted.py) or drawn (parametric.py)."""
+"""A world of either kind, fitted to a log and written: empirical (fitted.py) or drawn (parametric.py)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ParametricWorld(FittedWorld):
 
 
 def fit_to(
-    market: Path,
+    log: Path,
     out: Path,
     *,
     parametric: bool = False,
@@ -77,11 +77,11 @@ def fit_to(
     replicates: int | None = None,
     progress: Progress | None = None,
 ) -> FittedWorld:
-    """Fit a world to a market and write the scenario `out`; UserError before any work where it cannot be."""
+    """Fit a world to a log and write the scenario `out`; UserError before any work where it cannot be."""
     if not 0 < share <= 1:
-        raise UserError(f"--share: expected a number above 0 and at most 1, found {share}")
+        raise UserError(f"--fit-share: expected a number above 0 and at most 1, found {share}")
     if parametric and share != 1:
-        raise UserError("--share is for a world of the log's own requests; leave it out, or --parametric")
+        raise UserError("--fit-share is for a world of the log's own requests; leave it out, or --parametric")
     if replicates is not None and parametric:
         raise UserError(
             "--replicates is for a world of the log's own requests; leave it out, or --parametric"
@@ -95,11 +95,11 @@ def fit_to(
         raise UserError(f"--out: {out} should end in .yaml")
     if out.exists():
         raise UserError(f"--out: {out} exists already; name another file, or remove it")
-    store = open_store(market)
+    store = open_store(log)
     if parametric:
         return _drawn(store, out, seed)
     many = REPLICATES if replicates is None else replicates
-    checks = fit_world(market, store, out, share=share, seed=seed, replicates=many, progress=progress)
+    checks = fit_world(log, store, out, share=share, seed=seed, replicates=many, progress=progress)
     return Empirical({**checks, "cells": named_cells(checks["cells"], store)})
 
 

@@ -199,8 +199,8 @@ def _closed(store: Any, sample: Sample, name: str, seed: int) -> dict[str, Any]:
                      "learning_rate": 0.005},
             "logloss": {"features": SEEN, "data": ["log"], "dims": 12, "learning_rate": 0.005},
         },
-        "phases": {"bootstrap": 20_000, "log": 40_000, "exploration": 0.02, "shadow": 0, "evaluate": 8192},
-        "arms": {"today": {}},
+        "phases": {"cold_start": 20_000, "log": 40_000, "exploration": 0.02, "shadow": 0, "evaluate": 8192},
+        "arms": {"production": {}},
     }  # fmt: skip
 
 
@@ -209,7 +209,8 @@ def _auction(rule: Any) -> dict[str, Any]:
     if rule is None:
         return {"pricing": "gsp"}
     pricing = rule.pricing or "gsp"
-    given = {key: getattr(rule, key) for key in ("squashing", "reserve_cpc", "score_floor")}
+    keys = ("squashing", "reserve_cpc", "score_floor", "rounding", "increment")
+    given = {key: getattr(rule, key) for key in (*keys, *(("rounding_how",) if rule.rounding else ()))}
     return {
         "pricing": {"second": "gsp", "first_price": "first"}.get(pricing, pricing),
         **{key: value for key, value in given.items() if value is not None},
@@ -381,16 +382,16 @@ def trial(scenario: Mapping[str, Any], seed: int, requests: int = SIMULATED) -> 
     data = {**scenario, "world": {**scenario["world"]}}
     data["world"]["users"] = min(data["world"]["users"], MAX_SIMULATED_USERS)
     data["traffic"] = {**data["traffic"], "block": BLOCK}
-    data["phases"] = {"bootstrap": 0, "log": 0, "shadow": 0, "evaluate": requests}
+    data["phases"] = {"cold_start": 0, "log": 0, "shadow": 0, "evaluate": requests}
     checked = Scenario.model_validate(data)
     sim = Simulation(checked, seed)
-    spec = resolved_arms(checked)["today"]
+    spec = resolved_arms(checked)["production"]
     scorer = BestOfFeatures(Synthetic.of(sim.environment))
     stages = [
         Stage(scorer, section.bid, named_fusion(section.fusion, checked.fusions, spec.auction.squashing))
         for _, section in spec.sections
     ]
-    arm = sim.arm_of("today", spec, stages)
+    arm = sim.arm_of("production", spec, stages)
     parts = []
     for index in range(-(-requests // BLOCK)):
         block = sim.arrivals.block("evaluate", index, requests)

@@ -16,7 +16,7 @@ from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.logs.fidelity import moments, two_sample
 from cascade_sim.logs.fidelity.gaps import not_captured
 from cascade_sim.logs.fidelity.sample import DAY, take
-from cascade_sim.logs.store.store import LogStore, is_market, open_store
+from cascade_sim.logs.store.store import LogStore, is_log_store, open_store
 from cascade_sim.storage.files import below, parse_json, read_file
 from cascade_sim.storage.folder import ANSWERS, METRICS
 from cascade_sim.version import SEMANTICS
@@ -44,7 +44,7 @@ def compare_world(
     `out`, where it is to be written, is tried before the long work, and not made if there is nothing to do.
     """
     if part not in PARTS:
-        raise UserError(f"--part: {unknown_name('part', part, PARTS)}")
+        raise UserError(f"--log-part: {unknown_name('part', part, PARTS)}")
     store = open_store(log)
     middle = split_of(store)
     parts = {"all": None, "first": (0, middle), "second": (middle, store.n_requests)}
@@ -58,19 +58,19 @@ def compare_world(
 
 @contextmanager
 def _world(world: Path, requests: int) -> Iterator[LogStore]:
-    """The store of a market, or what is drawn from a fitted world, for as long as it is looked at."""
-    if is_market(world):
+    """The store of a log, or what is drawn from a fitted world, for as long as it is looked at."""
+    if is_log_store(world):
         yield open_store(world)
         return
     file = world if world.is_file() else below(world, "scenario.yaml")
     if not file.is_file():
-        raise UserError(f"{world} is neither a market nor a scenario or run of a fitted world")
+        raise UserError(f"{world} is neither a log store nor a scenario or run of a fitted world")
     from cascade_sim.logs.fit.fitted import sampled_store
     from cascade_sim.scenario.file import load_scenario
     from cascade_sim.study.simulation import Simulation
 
     scenario = load_scenario(file)
-    if scenario.world.logged is None or scenario.world.logged.fitted is None:
+    if scenario.world.replay is None or scenario.world.replay.fitted is None:
         raise UserError(
             f"{world} is not of a world fitted to a log; export its run and import that (export-logs, "
             "import-logs)"

@@ -1,1 +1,1 @@
-"""Logs of somebody's own market, read in its own columns and units, checked row by row, into a store."""
+"""Logs from another system, read in its own columns and units, checked row by row, into a store."""

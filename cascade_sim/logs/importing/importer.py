@@ -41,6 +41,7 @@ from cascade_sim.logs.importing.sources import (
     estimated_rows,
 )
 from cascade_sim.logs.importing.spill import BUCKET_ROWS, Spill
+from cascade_sim.logs.importing.suspicions import Suspicions, unit_hint
 from cascade_sim.logs.importing.values import Rows, local_midnight
 from cascade_sim.logs.store import format as logged_format
 from cascade_sim.logs.store.format import (
@@ -73,7 +74,7 @@ class Imported:
 
     store: LogStore
     validation: dict[str, Any]
-    told: list[str]
+    notes: list[str]
 
 
 def import_logs(
@@ -152,6 +153,7 @@ class _Import:
             shutil.rmtree(self.temp / "rows", ignore_errors=True)
             budgets = self._read_budgets()
             self._check_units()
+            self.faults.notes += self.suspicions.notes(self.is_kept)
             self.faults.check(self.mapping.allow, self.mapping.where)
             if not self.is_kept.any():
                 raise UserError(f"{self.mapping.where}: no request is left: all have a fault that is allowed")
@@ -425,7 +427,9 @@ class _Import:
         )
         self.sizes = dict.fromkeys(counted, 0)
         self.highest_reserve, self.largest_slot = 0.0, -1
+        self.smallest_slot = MAX_SLOTS
         home, n = spills[self.home], len(self.place)
+        self.suspicions = Suspicions(self.mapping, self.faults.files, self.home, n)
         for bucket, low, high in home.ranges(n):
             check_interrupt()
             taken = home.take(bucket)
@@ -523,6 +527,7 @@ class _Import:
             columns["slot"][ordered] = np.arange(len(ordered)) - np.repeat(begins, lengths)
             slot = columns["slot"].astype(np.int64)
         self.largest_slot = max(self.largest_slot, int(slot.max(initial=-1)))
+        self.smallest_slot = min(self.smallest_slot, int(slot[is_shown].min(initial=MAX_SLOTS)))
         if "stage" in columns:
             disagrees = (is_shown & (columns["stage"] == RETRIEVED)) | (
                 ~is_shown & (columns["stage"] == SHOWN)
@@ -575,6 +580,7 @@ class _Import:
         self.is_bad[columns["request"][places]] = True
 
     def _append(self, writer: StoreWriter, columns: dict[str, NDArray[Any]]) -> None:
+        self.suspicions.add(columns)
         is_shown, bid = columns["slot"] >= 0, columns["bid"]
         least = self.mapping.bids_logged_above
         if least is not None:
@@ -736,8 +742,11 @@ class _Import:
                 words = f"{middle:,.0f} times" if middle >= 1 else f"1/{1 / middle:,.0f} of"
                 self.faults.refusals.append(
                     f"{self.mapping.where}: prices are about {words} the bids: is one of the units wrong "
-                    "(unit, cents, micros, cpm)?"
+                    f"(unit, cents, micros, cpm)? {unit_hint(self.mapping, self.home, middle)}"
                 )
+        hint = self.suspicions.first_slot_hint()
+        if ("outcomes", "slot_outside_page") in self.faults.found and self.smallest_slot == 1 and hint:
+            self.faults.refusals.append(f"{self.mapping.where}: no ad is in slot 0; {hint}")
 
     def _about(self) -> About:
         mapping = self.mapping

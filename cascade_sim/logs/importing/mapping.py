@@ -55,7 +55,7 @@ TOP = (
     *("name", "zone", "currency", "charging", "money", "time", "pre_score", "bids_logged_above", "rule"),
     *("between", "allow", "csv", "format", "sha256", *TABLES),
 )
-CSV_KEYS = ("delimiter", "encoding", "decimal")
+CSV_KEYS = ("delimiter", "encoding", "decimal", "last_row")
 COLUMN_KEYS = ("column", "columns", "constant", "unit", "dtype", "values", "base", "since", "packed")
 RULE_KEYS = ("pricing", *RULE_NUMBERS, "rounding_how", "slot_effects")
 WAYS_OF_ROUNDING = ("nearest", "up", "down")
@@ -226,7 +226,9 @@ class _Reader:
         csv = self.section(("csv",), data.get("csv"))
         self.known(("csv",), csv, CSV_KEYS, "key")
         for key, value in csv.items():
-            if not isinstance(value, str) or (key != "encoding" and len(value) != 1):
+            if key == "last_row":
+                self.choice(("csv", key), value, ("whole",), "whole")
+            elif not isinstance(value, str) or (key != "encoding" and len(value) != 1):
                 self.problem(("csv", key), f"must be {'a name' if key == 'encoding' else 'one sign'}")
         return Mapping(
             where=where,

@@ -1,4 +1,4 @@
-"""The folder of an imported market: the store, and beside it what every command reads of a finished run."""
+"""The folder of an imported log: the store, and beside it what every command reads of a finished run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from ruamel.yaml import YAML
 from cascade_sim.logs.importing.formats import adapter
 from cascade_sim.logs.importing.importer import Imported, Progress, import_logs, validation_text
 from cascade_sim.logs.importing.mapping import Mapping, load_mapping, read_mapping
-from cascade_sim.logs.store.format import About, supported_queries
+from cascade_sim.logs.store.answers import supported_queries
+from cascade_sim.logs.store.format import About
 from cascade_sim.logs.store.scenario import logged_scenario
-from cascade_sim.logs.store.store import MARKET_FILE, STORE, open_store
+from cascade_sim.logs.store.store import LOG_FILE, STORE, open_store
 from cascade_sim.storage import checksums
 from cascade_sim.storage.checksums import MANIFEST
 from cascade_sim.storage.code_version import source_digest
@@ -24,19 +25,19 @@ from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import json_text
 from cascade_sim.version import SEMANTICS, __version__
 
-KIND = "imported market"
+KIND = "imported log"
 MAPPING, VALIDATION, SCENARIO = "mapping.yaml", "validation.json", "scenario.yaml"
 
 
 def import_market(mapping: str | Path, out: str | Path, progress: Progress | None = None) -> Imported:
-    """Make a market of the logs that a mapping file names."""
+    """Make a log store of the logs that a mapping file names."""
     return _import(load_mapping(mapping), out, progress)
 
 
 def import_format(
     name: str, files: Sequence[str | Path], out: str | Path, progress: Progress | None = None
 ) -> Imported:
-    """Make a market of files in a format that is known here; UserError with those that are."""
+    """Make a log store of files in a format that is known here; UserError with those that are."""
     text = yaml_text(adapter(name).mapping([Path(file) for file in files]))
     return _import(read_mapping(text, f"--format {name}", Path(".")), out, progress)
 
@@ -49,7 +50,7 @@ def _import(mapping: Mapping, out: str | Path, progress: Progress | None) -> Imp
         (folder / MAPPING).write_text(mapping.text, encoding="utf-8")
         (folder / VALIDATION).write_text(validation_text(validation), encoding="utf-8")
         (folder / SCENARIO).write_text(yaml_text(scenario), encoding="utf-8")
-        sealed = (MAPPING, VALIDATION, SCENARIO, f"{STORE}/{MARKET_FILE}")
+        sealed = (MAPPING, VALIDATION, SCENARIO, f"{STORE}/{LOG_FILE}")
         manifest = {
             "kind": KIND,
             "name": about.name,
@@ -64,7 +65,7 @@ def _import(mapping: Mapping, out: str | Path, progress: Progress | None) -> Imp
             # the store's own list has the digests of its columns
             checksums.SEALS: {name: checksums.file_digest(folder / name) for name in sealed},
         }
-        below(folder, MANIFEST).write_text(json_text(checksums.with_seal(manifest)), encoding="utf-8")
+        below(folder, MANIFEST).write_text(json_text(checksums.with_checksum(manifest)), encoding="utf-8")
 
     return import_logs(mapping, out, readers=readers, finish=finish, progress=progress)
 
@@ -80,8 +81,8 @@ def yaml_text(data: dict[str, Any]) -> str:
     return stream.getvalue()
 
 
-def summary(imported: Imported, out: str | Path) -> list[str]:
-    """What came of an import, in lines."""
+def summary(imported: Imported, out: str | Path, replayed: float | None = None) -> list[str]:
+    """What came of an import, in lines; `replayed`: share of pages that the rule gives as logged."""
     about, left_out = imported.store.about, imported.validation["left_out"]
     counts = about.counts
     lines = [
@@ -89,8 +90,14 @@ def summary(imported: Imported, out: str | Path) -> list[str]:
         f"{counts.shown:,} shown, {counts.clicks:,} clicks",
         f"{counts.ads:,} ads of {counts.advertisers:,} advertisers",
         f"from {about.starts} ({about.zone}), charged per {about.charging}",
-        *supported_queries(about),
+        *supported_queries(imported.store, replayed),
     ]
     if left_out["requests"] or left_out["candidates"]:
         lines.append(f"left out: {left_out['requests']:,} requests, {left_out['candidates']:,} candidates")
-    return [*lines, *imported.told, f"market: {out}"]
+    lines += [*imported.notes, f"log: {out}"]
+    if about.rule is None or about.rule.pricing is None:
+        lines.append(
+            "no pricing rule was declared, and questions need the one that wrote the log. Find and adopt it: "
+            f"python -m cascade_sim audit-logs {out} --adopt"
+        )
+    return lines

@@ -220,7 +220,8 @@ class Files:
             texts.append(f"{row.actual_columns} cells, the header has {row.expected_columns}")
             return "skip"
 
-        with _text_stream(path, encoding) as stream:
+        text = _Recoded(bytes_stream(path), encoding, path)
+        with pa.PythonFile(io.BufferedReader(text, 1 << 20), mode="r") as stream:
             reader = csv.open_csv(
                 stream,
                 csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK, encoding="utf8"),
@@ -250,6 +251,11 @@ class Files:
             if len(broken) > seen:
                 where = (self.number(path) << ROW_BITS) | np.array(broken[seen:], np.int64)
                 self.faults.add(table, "broken_row", where, "all", texts[seen:])
+            if not text.is_ended and self.csv.get("last_row") != "whole":
+                raise Damaged(
+                    f"{path.name}: cut off? Its last row ({max([row - 1, *broken]):,}) has no line end; if "
+                    "the row is whole, add one, or set csv: {last_row: whole}"
+                )
 
 
 def require(path: Path, wanted: Sequence[str], names: Sequence[str], place: str) -> None:
@@ -337,6 +343,7 @@ class _Recoded(io.RawIOBase):
         self._decoder = codecs.getincrementaldecoder(encoding)()
         self._is_utf8 = codecs.lookup(encoding).name in ("utf-8", "ascii")
         self._rows, self._held, self._is_first = 1, b"", True
+        self.is_ended = True  # whether what was read ends with the end of a line
 
     def readable(self) -> bool:
         return True
@@ -356,6 +363,7 @@ class _Recoded(io.RawIOBase):
             self._rows += text.count("\n")
             if self._is_first and text:
                 text, self._is_first = text.removeprefix("\ufeff"), False
+            self.is_ended = text[-1] in "\r\n" if text else self.is_ended
             self._held = text.encode()
             if not data and not self._held:
                 return 0
@@ -363,10 +371,6 @@ class _Recoded(io.RawIOBase):
         buffer[:n] = self._held[:n]
         self._held = self._held[n:]
         return n
-
-
-def _text_stream(path: Path, encoding: str) -> Any:
-    return pa.PythonFile(io.BufferedReader(_Recoded(bytes_stream(path), encoding, path), 1 << 20), mode="r")
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Rows on the disk, parted by request, so that memory does not grow with them."""
+"""Rows on the disk, partitioned by request, so that memory does not grow with them."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 What comes in an hour of the world is what came in an hour of the log at the same time of the day, with the
 same candidates and bids; which one is drawn, by a key. Clicks and conversions are drawn from the response
 that was fitted to the log, so nothing that was clicked in the log is clicked here for that reason. The
-response lies in a sealed folder of plain columns.
+response lies in a checksummed folder of plain columns.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Replicates:
 class AboutResponse:
     """What fitted.json must have."""
 
-    market: str
+    log: str
     requests: int
     slot_effects: list[float]
     delay: Delay | None
@@ -118,7 +118,7 @@ class AboutResponse:
 
 
 class FittedResponse:
-    """The sealed folder of a response to the log in a store: the columns of COLUMNS, all checked.
+    """The checksummed folder of a response to the log in a store: the columns of COLUMNS, all checked.
 
     Columns by candidate are read by ranges, the others kept.
     """
@@ -132,7 +132,7 @@ class FittedResponse:
             raise UserError(
                 f"no fitted response in {folder}: cannot read {path}; make one with fit-world"
             ) from error
-        if not isinstance(about, dict) or not checksums.has_seal(about):
+        if not isinstance(about, dict) or not checksums.has_checksum(about):
             raise UserError(f"{path} was changed or damaged since it was written; {AGAIN}")
         if about.get("format") != FORMAT:
             raise UserError(f"{path} has format {about.get('format')}, this version reads {FORMAT}; {AGAIN}")
@@ -398,11 +398,9 @@ class FittedWorld(LoggedWorld):
         )
 
 
-def open_response(folder: Path, store: LogStore, market_seal: str) -> FittedResponse:
-    """The response in a folder; UserError if it was fitted to another market."""
+def open_response(folder: Path, store: LogStore, log_seal: str) -> FittedResponse:
+    """The response in a folder; UserError if it was fitted to another log."""
     response = FittedResponse(folder, store)
-    if response.about["market"] != market_seal:
-        raise UserError(
-            f"{folder} was fitted to another market than {store.path.parent}; fit the world again"
-        )
+    if response.about["log"] != log_seal:
+        raise UserError(f"{folder} was fitted to another log than {store.path.parent}; fit the world again")
     return response

@@ -154,7 +154,7 @@ class LoggedWorld(World):
 
     def __getattr__(self, name: str) -> Any:
         if name == "init_bid":
-            object.__setattr__(self, "init_bid", usual_bids(self.__dict__["replay"].store))
+            object.__setattr__(self, "init_bid", typical_bids(self.__dict__["replay"].store))
             return self.__dict__["init_bid"]
         raise AttributeError(name)
 
@@ -170,7 +170,7 @@ class LoggedWorld(World):
         raise UserError("a replayed log has no features to learn from; fit a world to the log (fit-world)")
 
 
-def usual_bids(store: LogStore) -> NDArray[np.float64]:
+def typical_bids(store: LogStore) -> NDArray[np.float64]:
     """The bid of each ad: the one that it always has or, where it changes, the mean; 0 without any.  [A]
 
     Of the advertiser's own bids where the log has them, else of the auction's.

@@ -1,4 +1,4 @@
-"""Logged auctions of somebody's own market: what a log is made of, and the sealed store that holds one."""
+"""Logged auctions from another system: what a log is made of, and the checksummed store that holds one."""
 
 from cascade_sim.logs.store.format import About, Level
 from cascade_sim.logs.store.store import LogStore, StoreWriter, open_store, write_store

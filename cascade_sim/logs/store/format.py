@@ -23,7 +23,7 @@ MICROS = 1_000_000  # of a unit of money
 
 CHARGING = ("click", "impression")  # what an advertiser pays for
 PRE_SCORES = ("prediction", "score")
-RULE_NUMBERS = ("squashing", "pcvr", "reserve_cpc", "score_floor", "rounding", "soft_floor")
+RULE_NUMBERS = ("squashing", "pcvr", "reserve_cpc", "score_floor", "rounding", "increment", "soft_floor")
 MAX_ROWS = 1 << 40
 ALWAYS = ("name", "starts", "zone", "charging", "counts", "level", "is_randomised", "columns", "slots")
 FLOATS = ("<f8", "<f4")
@@ -153,11 +153,10 @@ def column(table: str, name: str) -> Column:
 
 @dataclass(frozen=True)
 class Level:
-    """What a log is evidence of."""
+    """What a log contains."""
 
     name: str
     holds: str
-    allows: str
     not_allowed: str
     to_log: str  # what would lift it to the next level
 
@@ -165,27 +164,23 @@ class Level:
 LEVELS: dict[str, Level] = {
     "winners": Level(
         "winners",
-        "the shown ads and their prices alone",
-        "what was shown, clicked and paid; bounds on what a higher reserve would have earned",
+        "the shown ads alone",
         "other prices or winners: nobody knows who lost, or with what bid",
         "the bids of all ads that were in the auction (candidates with stage ranked)",
     ),
     "bids": Level(
         "bids",
         "all bids of each auction",
-        "pricing rules, higher reserves, squashing and other predictions within the logged set",
-        "stage sizes, seats and RCS: which ads pre-ranking left out was not logged",
+        "stage sizes, pre-ranking models and RCS: which ads pre-ranking left out was not logged",
         "the pre-ranking set with its scores (candidates with stage retrieved, pre_score)",
     ),
     "pre_ranking": Level(
         "pre_ranking",
         "the whole pre-ranking set with its scores",
-        "all of the auction, and stage sizes, seats and RCS on the logged sets",
         "other retrieval: ads that retrieval did not bring are not in the log",
         "",
     ),
 }
-RANDOMISED = "off-policy estimates: the shown pages were drawn, with known probabilities"
 NOT_RANDOMISED = "off-policy estimates: no propensities were logged"
 
 
@@ -199,6 +194,7 @@ class Rule:
     score_floor: float | None = None
     rounding: float | None = None  # prices are multiples of it, units of money
     rounding_how: str | None = None  # "nearest" | "up" | "down"
+    increment: float | None = None  # over the next score, per click
     soft_floor: float | None = None  # of pricing soft_floor
     slot_effects: tuple[float, ...] | None = None  # which vcg needs
     pcvr: float | None = None  # exponent of the pCVR: score = bid * pCTR ^ squashing * pCVR ^ pcvr
@@ -230,7 +226,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class About:
-    """What is known about a log as a whole: store/market.json."""
+    """What is known about a log as a whole: store/log.json."""
 
     name: str
     starts: str  # ISO 8601 with offset: local midnight of the first day
@@ -259,12 +255,12 @@ class About:
         return replace(self, **values)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data for market.json."""
+        """Plain data for log.json."""
         return {"format": FORMAT, **asdict(self)}
 
 
 def about_from(data: Mapping[str, Any], file: object) -> About:
-    """`About` from market.json; UserError if it is of a newer format or not one at all."""
+    """`About` from log.json; UserError if it is of a newer format or not one at all."""
     version = data.get("format")
     if not isinstance(version, int):
         raise UserError(f"{file}: 'format' must be an integer, found {version!r}")
@@ -274,10 +270,10 @@ def about_from(data: Mapping[str, Any], file: object) -> About:
             "wrote it, or a newer one"
         )
     if lacks := [key for key in ALWAYS if key not in data]:  # a default would pass for what was logged
-        raise UserError(f"{file} does not describe a market: it has no {lacks[0]!r}")
+        raise UserError(f"{file} does not describe a log store: it has no {lacks[0]!r}")
     known = {entry.name for entry in fields(About)}
     values = {key: value for key, value in data.items() if key in known}
-    about: About = as_declared(About, values, file, "a market")
+    about: About = as_declared(About, values, file, "a log store")
     for key, word in (("charging", CHARGING), ("level", tuple(LEVELS)), ("pre_score", (None, *PRE_SCORES))):
         if getattr(about, key) not in word:
             names = ", ".join(str(one) for one in word if one)
@@ -321,7 +317,7 @@ def check_layout(about: About, file: object) -> None:
             try:
                 known = [np.dtype(kind).str for kind in column(table, name).dtypes]
             except KeyError:
-                raise UserError(f"{file}: no table of a market has a column {table}.{name}") from None
+                raise UserError(f"{file}: no table of a log has a column {table}.{name}") from None
             if dtype not in known:
                 raise UserError(
                     f"{file}: {table}.{name} is of {dtype!r}; such columns are of {' or '.join(known)}"
@@ -342,16 +338,3 @@ def sizes_of(about: About, budgets: int = 0) -> Sizes:
         "offsets of candidates": counts["candidates"] + 1,
         "offsets of requests": counts["requests"] + 1,
     }
-
-
-def supported_queries(about: About) -> tuple[str, ...]:
-    """The evidence level in sentences: what it allows, what not, and what would have to be logged."""
-    level = LEVELS[about.level]
-    lines = [f"evidence level {level.name}: {level.holds}", f"can answer: {level.allows}"]
-    lines += [f"can answer: {RANDOMISED}"] if about.is_randomised else []
-    lines += [f"cannot: {level.not_allowed}"]
-    lines += [] if about.is_randomised else [f"cannot: {NOT_RANDOMISED}"]
-    if about.bids_logged_above:
-        lines += [f"cannot: a reserve below {about.bids_logged_above:g}: lower bids were not logged"]
-    lines += [f"to know more, log {level.to_log}"] if level.to_log else []
-    return tuple(lines)

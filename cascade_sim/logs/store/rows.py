@@ -129,4 +129,4 @@ class _Found:
         counted = {"shown": self.shown, "clicks": self.clicks, "slots": int(self._slots.max(initial=0))}
         for name, n in counted.items():
             if said[name] != n:
-                raise UserError(f"{store}: market.json says {said[name]:,} {name}, its columns {n:,}")
+                raise UserError(f"{store}: log.json says {said[name]:,} {name}, its columns {n:,}")

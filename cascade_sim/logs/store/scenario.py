@@ -1,4 +1,4 @@
-"""The scenario of an imported market: what replays its log, as `scenario.yaml` in its folder says it."""
+"""The scenario of an imported log: what replays its log, as `scenario.yaml` in its folder says it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def logged_scenario(about: About, store: LogStore | None = None) -> dict[str, An
         "name": _name(about.name),
         "description": f"Replay of {about.name}: {about.counts.requests:,} logged requests from "
         f"{about.starts}.",
-        "world": {"logged": {"market": "."}},
+        "world": {"replay": {"log": ".", **_slot_effects(about)}},
         "traffic": {"block": _block(largest)},
         "cascade": {
             "retrieval": {"size": largest},
@@ -45,7 +45,7 @@ def logged_scenario(about: About, store: LogStore | None = None) -> dict[str, An
         "auction": _auction(about, store),
         **fusions,
         "bidding": {"rule": "none"},
-        "phases": {"bootstrap": 0, "log": 0, "shadow": 0, "evaluate": max(about.counts.requests, 1)},
+        "phases": {"cold_start": 0, "log": 0, "shadow": 0, "evaluate": max(about.counts.requests, 1)},
         "arms": {"logged": {}, **_further(about)},
     }
 
@@ -91,6 +91,15 @@ def ranked_counts(store: LogStore) -> Any:
     return counts
 
 
+def _slot_effects(about: About) -> dict[str, Any]:
+    """The declared slot effects, which prices by vcg rest on; where there are fewer, the last goes on."""
+    rule, slots = about.rule, max(about.slots, 1)
+    if rule is None or rule.pricing != "vcg" or not rule.slot_effects:
+        return {}
+    given = list(rule.slot_effects[:slots])
+    return {"slot_effects": given + [given[-1]] * (slots - len(given))}
+
+
 def _auction(about: About, store: LogStore | None) -> dict[str, Any]:
     rule = about.rule
     declared: dict[str, Any] = {}
@@ -101,6 +110,10 @@ def _auction(about: About, store: LogStore | None) -> dict[str, Any]:
             "squashing": rule.squashing,
             "reserve_cpc": rule.reserve_cpc,
             "score_floor": rule.score_floor,
+            "rounding": rule.rounding,
+            "rounding_how": rule.rounding_how if rule.rounding else None,
+            "increment": rule.increment,
+            "soft_floor": rule.soft_floor if pricing == "soft_floor" else None,
         }
     auction = {key: value for key, value in declared.items() if value is not None}
     if about.charging != "click":

@@ -1,8 +1,8 @@
-"""The sealed store of logged auctions: a plain .npy file per column, read by ranges, so memory stays flat.
+"""Checksummed store of logged auctions: one .npy file per column, read by ranges in constant memory.
 
-    MARKET/store/market.json            About, and the size and digest of every file
-    MARKET/store/TABLE/COLUMN.npy       requests, candidates, ads, budgets
-    MARKET/store/names/KIND.parquet     code -> the user's own name
+    LOG/store/log.json                  About, and the size and digest of every file
+    LOG/store/TABLE/COLUMN.npy          requests, candidates, ads, budgets
+    LOG/store/names/KIND.parquet        code -> the user's own name
 
 `open_store` reads every column once: its digest, the range of its values as `format` declares it, and what
 columns say of each other. What is read later must be the same bytes. Columns are not mapped into memory:
@@ -43,6 +43,7 @@ from cascade_sim.logs.store.format import (
     TABLES,
     About,
     Counts,
+    Rule,
     about_from,
     check_layout,
     column,
@@ -51,11 +52,11 @@ from cascade_sim.logs.store.format import (
 from cascade_sim.logs.store.rows import ColumnFiles, check_columns
 from cascade_sim.storage import checksums
 from cascade_sim.storage.columns import ColumnFile
-from cascade_sim.storage.files import flock, flush, opened, parse_json, read_file, storage_errors
+from cascade_sim.storage.files import flock, flush, opened, parse_json, read_file, storage_errors, write_file
 
-STORE = "store"  # in the folder of a market
+STORE = "store"  # in the folder of a log
 MAX_NAMES = 1 << 34  # bytes of the names of one kind
-MARKET_FILE = "market.json"
+LOG_FILE = "log.json"
 AGAIN = "import the log again"
 NEAR = 4_096  # candidates between two wanted requests that are read along rather than skipped
 
@@ -298,38 +299,42 @@ def _column_files(store: Path, about: About, files: Mapping[str, Mapping[str, An
     return found
 
 
-def is_market(path: str | Path) -> bool:
+def is_log_store(path: str | Path) -> bool:
     """Whether a folder holds a store of logged auctions."""
-    return (Path(path) / STORE / MARKET_FILE).is_file()
+    return (Path(path) / STORE / LOG_FILE).is_file()
 
 
 def open_store(path: str | Path) -> LogStore:
-    """The store in the folder of a market (or the store's own folder), with every column checked.
+    """The store in the folder of a log (or the store's own folder), with every column checked.
 
     UserError if there is none, or it is damaged, of a newer format, or holds what no log can.
     """
-    store, about, files = read_market(path)
+    store, about, files = read_log_store(path)
     columns = _column_files(store, about, files)
     check_columns(columns, files, about)
     return LogStore(store, about, files, columns)
 
 
-def read_market(path: str | Path) -> tuple[Path, About, Mapping[str, Mapping[str, Any]]]:
+def read_log_store(path: str | Path) -> tuple[Path, About, Mapping[str, Mapping[str, Any]]]:
     """The folder of a store, what is known about its log, and its files, of which none is read."""
     folder = Path(path)
     store = folder / STORE if (folder / STORE).is_dir() else folder
-    file = store / MARKET_FILE
+    file = store / LOG_FILE
     if not file.is_file():
-        what = "is not the folder of an imported market" if folder.is_dir() else "does not exist"
-        raise UserError(f"{folder} {what}: there is no {STORE}/{MARKET_FILE}; make one with import-logs")
+        if (store / "market.json").is_file():
+            raise UserError(
+                f"{folder} was imported by an older version, which wrote {STORE}/market.json; {AGAIN}"
+            )
+        what = "is not the folder of an imported log" if folder.is_dir() else "does not exist"
+        raise UserError(f"{folder} {what}: there is no {STORE}/{LOG_FILE}; make one with import-logs")
     try:
         data = parse_json(read_file(file))
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {file}: {error}") from error
     if not isinstance(data, dict):
-        raise UserError(f"{file} does not describe a market")
+        raise UserError(f"{file} does not describe a log store")
     about = about_from(data, file)
-    if not checksums.has_seal(data):
+    if not checksums.has_checksum(data):
         raise UserError(f"{file} was changed or damaged since it was written; {AGAIN}")
     check_layout(about, file)
     return store, about, _listed(data.get("files"), about, store)
@@ -337,7 +342,7 @@ def read_market(path: str | Path) -> tuple[Path, About, Mapping[str, Mapping[str
 
 def _listed(files: Any, about: About, store: Path) -> Mapping[str, Mapping[str, Any]]:
     """The list of a store's files; UserError where it lacks one, or one is not as long as it says."""
-    file = store / MARKET_FILE
+    file = store / LOG_FILE
     if not isinstance(files, dict):
         raise UserError(f"{file} has no list of files; {AGAIN}")
     wanted = {f"{table}/{name}.npy" for table, names in about.columns.items() for name in names}
@@ -345,7 +350,7 @@ def _listed(files: Any, about: About, store: Path) -> Mapping[str, Mapping[str, 
     if missing := sorted(wanted - set(files)):
         raise UserError(f"{file} has no digest of {missing[0]}; {AGAIN}")
     if more := sorted(set(files) - wanted):
-        raise UserError(f"{file} names {more[0]}, which is no file of a market; {AGAIN}")
+        raise UserError(f"{file} names {more[0]}, which is no file of a log store; {AGAIN}")
     for name, entry in files.items():
         if not (isinstance(entry, dict) and isinstance(entry.get("sha256"), str)):
             raise UserError(f"{file} has no digest of {name}; {AGAIN}")
@@ -356,6 +361,20 @@ def _listed(files: Any, about: About, store: Path) -> Mapping[str, Mapping[str, 
         if size != entry.get("bytes"):
             raise UserError(f"{store / name} has {size:,} bytes, not {entry.get('bytes')}; {AGAIN}")
     return files
+
+
+def declare(path: str | Path, rule: Rule) -> About:
+    """Give the log in the folder of a log another declared rule; its columns stay as they are."""
+    store, about, files = read_log_store(path)
+    about = about.changed(rule=rule)
+    write_file(store / LOG_FILE, _market_text(about, files).encode())
+    return about
+
+
+def _market_text(about: About, files: Mapping[str, Mapping[str, Any]]) -> str:
+    """The sealed content of log.json."""
+    content = checksums.with_checksum({**about.as_json(), "files": files})
+    return json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 class StoreWriter:
@@ -423,9 +442,7 @@ class StoreWriter:
                 for path in sorted(self.folder.rglob("*"))
                 if path.is_file()
             }
-            content = checksums.with_seal({**about.as_json(), "files": files})
-            text = json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-            (self.folder / MARKET_FILE).write_text(text, encoding="utf-8")
+            (self.folder / LOG_FILE).write_text(_market_text(about, files), encoding="utf-8")
         return about
 
     def close(self) -> None:
@@ -522,7 +539,7 @@ def write_store(
     advertiser: ArrayLike | None = None,
     budgets: Mapping[str, ArrayLike] | None = None,
 ) -> LogStore:
-    """A store from arrays in memory, in the folder of a market (`folder`/store): for small logs and tests.
+    """A store from arrays in memory, in the folder of a log (`folder`/store): for small logs and tests.
 
     Columns that are not given and that the format needs get what "unknown" is. `names` may lack kinds: codes
     are then their own names. `advertiser` [A] is of each ad; default: each ad is an advertiser of its own.
@@ -565,7 +582,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
     if place.exists() or place.is_symlink():
         raise UserError(f"{place} exists already; name another folder, or remove it")
     temp = place.with_name(f"{_begins(place)}{os.getpid()}.{secrets.token_hex(8)}.tmp")
-    cleanup.note(temp, partial(shutil.rmtree, temp, ignore_errors=True))
+    cleanup.register(temp, partial(shutil.rmtree, temp, ignore_errors=True))
     with storage_errors(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         _remove_left(place)
@@ -588,7 +605,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         raise
     finally:
         os.close(held)
-    cleanup.strike(temp)
+    cleanup.unregister(temp)
 
 
 def _begins(place: Path) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.agents.bidders import BIDDERS
-from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import Feedback, MarketTime, Portfolio
 from worlds.synthetic_market import SyntheticMarket
 
 MANY = {name: {} for name in BIDDERS} | {"multiplier each update": {"every": "update"}}
@@ -20,6 +20,7 @@ def test_the_table_has_every_rule_by_its_name():
 
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("stop", [1, 40, 96, 97, 150])  # also at midnight and just after
+@pytest.mark.few(8)
 def test_a_restored_bidder_bids_the_same_bits_for_ever(name, stop):
     market = SyntheticMarket(m=30, seed=5, clicks_per_day=(100.0, 1000.0))
     old, history = build(name, market.portfolio), []
@@ -29,22 +30,22 @@ def test_a_restored_bidder_bids_the_same_bits_for_ever(name, stop):
 
         bids, participation = old.bids, old.participation
 
-        def observe(self, feedback, moment):
-            old.observe(feedback, moment)
-            history.append((feedback, moment))
+        def observe(self, feedback, now):
+            old.observe(feedback, now)
+            history.append((feedback, now))
             if len(history) == stop:
                 self.saved = old.state()
-            answers.append((old.bids(moment), old.participation(moment)))
+            answers.append((old.bids(now), old.participation(now)))
 
     answers: list = []
     recorded = Recorded()
     market.run(recorded, days=2, minutes=15)
     new = build(name, market.portfolio)
     new.restore(recorded.saved)
-    for (feedback, moment), (bids, passing) in list(zip(history, answers, strict=True))[stop:]:
-        new.observe(feedback, moment)
-        assert new.bids(moment).tobytes() == bids.tobytes()
-        assert new.participation(moment).tobytes() == passing.tobytes()
+    for (feedback, now), (bids, passing) in list(zip(history, answers, strict=True))[stop:]:
+        new.observe(feedback, now)
+        assert new.bids(now).tobytes() == bids.tobytes()
+        assert new.participation(now).tobytes() == passing.tobytes()
 
 
 @pytest.mark.parametrize("name", MANY)
@@ -63,12 +64,12 @@ def test_without_traffic_bids_stay_as_they_were(name):
     market = SyntheticMarket(m=10, seed=7)
     bidder, nothing = build(name, market.portfolio), np.zeros(10, dtype=np.int64)
     # Shading alternates between two bids, so the same update number of a fresh one is the comparison.
-    first = build(name, market.portfolio).bids(Moment(0.0, 0, 0.0, 0.0))
+    first = build(name, market.portfolio).bids(MarketTime(0.0, 0, 0.0, 0.0))
     for i in range(1, 97):
-        moment = SyntheticMarket.moment(i, 48)
-        bidder.observe(Feedback(*[nothing] * 6), moment)
-    assert bidder.bids(moment) == pytest.approx(first)
-    assert (bidder.participation(moment) == 1.0).all()
+        now = SyntheticMarket.time_at(i, 48)
+        bidder.observe(Feedback(*[nothing] * 6), now)
+    assert bidder.bids(now) == pytest.approx(first)
+    assert (bidder.participation(now) == 1.0).all()
 
 
 @pytest.mark.parametrize("name", MANY)
@@ -80,9 +81,9 @@ def test_bids_do_not_depend_on_who_else_is_acted_for(name):
     class Recorded:
         bids, participation = among.bids, among.participation
 
-        def observe(self, feedback, moment):
-            among.observe(feedback, moment)
-            said.append((feedback, moment))
+        def observe(self, feedback, now):
+            among.observe(feedback, now)
+            said.append((feedback, now))
 
     market.run(Recorded(), days=2, minutes=60)
     mine = market.owner < 10
@@ -90,9 +91,9 @@ def test_bids_do_not_depend_on_who_else_is_acted_for(name):
     alone = build(
         name, Portfolio(part.value[mine], part.owner[mine], part.mean_pcvr[mine], part.budget_micros[:10])
     )
-    for feedback, moment in said:
-        alone.observe(Feedback(*(value[:10] for value in vars(feedback).values())), moment)
-    assert alone.bids(moment) == pytest.approx(among.bids(moment)[mine], rel=1e-12)
+    for feedback, now in said:
+        alone.observe(Feedback(*(value[:10] for value in vars(feedback).values())), now)
+    assert alone.bids(now) == pytest.approx(among.bids(now)[mine], rel=1e-12)
 
 
 BAD_OPTIONS = [

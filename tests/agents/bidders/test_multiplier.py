@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.agents.bidders.multiplier import FIRST_ELASTICITY, Multiplier
-from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import Feedback, MarketTime, Portfolio
 from worlds.synthetic_market import SyntheticMarket
 
 BUDGET = 1_000_000
@@ -15,10 +15,10 @@ def multiplier(**options):
 
 
 def tell(bidder, spend, x, day=0):
-    moment = Moment((day + x) * 86400.0, day, x, x)
+    now = MarketTime((day + x) * 86400.0, day, x, x)
     zero = np.zeros(1, dtype=np.int64)
-    bidder.observe(Feedback(zero, zero + 10, zero + int(spend), zero, zero, zero), moment)
-    return bidder.bids(moment)
+    bidder.observe(Feedback(zero, zero + 10, zero + int(spend), zero, zero, zero), now)
+    return bidder.bids(now)
 
 
 def test_a_budget_spent_by_noon_raises_lambda_as_if_twice_the_budget_were_wanted():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.agents.bidders.paced import JUMP, Adaptive, Pid
-from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import Feedback, MarketTime, Portfolio
 
 BUDGET = 1_000_000
 LARGE_COUNT = 10_000  # so many clicks that chance plays no part
@@ -17,9 +17,9 @@ def portfolio(m=1):
 def tell(bidder, spend, x, clicks=LARGE_COUNT, day=0):
     spend = np.atleast_1d(np.asarray(spend, dtype=np.int64))
     zero = np.zeros_like(spend)
-    moment = Moment((day + x) * 86400.0, day, x, x)
-    bidder.observe(Feedback(zero, zero + clicks, spend, zero, zero, zero), moment)
-    return bidder.bids(moment)
+    now = MarketTime((day + x) * 86400.0, day, x, x)
+    bidder.observe(Feedback(zero, zero + clicks, spend, zero, zero, zero), now)
+    return bidder.bids(now)
 
 
 def test_adaptive_pacing_moves_mu_by_epsilon_times_the_error():

@@ -53,6 +53,7 @@ def test_budgets_that_bind_are_spent_to_95_percent_and_more_on_each_day(kind, mi
 
 
 @pytest.mark.parametrize(("kind", "minutes", "seed"), CASES)
+@pytest.mark.few(4)
 def test_budgets_are_spent_with_the_traffic(kind, minutes, seed):
     history = two_days(kind, minutes, seed)
     binds = binding(history.market)
@@ -73,6 +74,7 @@ def test_budgets_that_do_not_bind_are_left_alone(kind, minutes, seed):
 
 @pytest.mark.parametrize("kind", PACED)
 @pytest.mark.parametrize("minutes", [2, 15])
+@pytest.mark.few(2)
 def test_budgets_that_do_not_bind_spend_what_they_would_unpaced(kind, minutes):
     """Both markets draw the same chance as long as the bids are the same."""
     unpaced = spent_without_limits("fixed", minutes)
@@ -89,6 +91,7 @@ def test_unpaced_budgets_run_dry_early():
 
 
 @pytest.mark.parametrize("kind", PACED)
+@pytest.mark.few(1)
 def test_budgets_of_few_clicks_are_still_spent_and_free_ones_still_left_alone(kind):
     market = SyntheticMarket(seed=9, clicks_per_day=(30.0, 200.0))
     history = market.run(BIDDERS[kind](market.portfolio), days=3, minutes=5)

@@ -5,10 +5,10 @@ import pytest
 
 from cascade_sim.agents.bidders.fixed import Fixed
 from cascade_sim.agents.bidders.shading import Shading
-from cascade_sim.agents.bidding import MICROS, Moment
+from cascade_sim.agents.bidding import MICROS, MarketTime
 from worlds.synthetic_market import CTR, SyntheticMarket
 
-NOW = Moment(0.0, 0, 0.0, 0.0)
+NOW = MarketTime(0.0, 0, 0.0, 0.0)
 
 
 def surplus(history, first_day):

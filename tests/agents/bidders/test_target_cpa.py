@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.agents.bidders.target_cpa import TargetCpa
-from cascade_sim.agents.bidding import MICROS, Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import MICROS, Feedback, MarketTime, Portfolio
 from worlds.synthetic_market import SyntheticMarket
 
 
@@ -41,13 +41,13 @@ def test_in_a_second_price_market_it_bids_more_until_the_target_is_reached_or_th
 
 
 TWO = Portfolio(np.array([1.0, 3.0]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([2**60]))
-NOON = Moment(43200.0, 0, 0.5, 0.5)
+NOON = MarketTime(43200.0, 0, 0.5, 0.5)
 
 
 def tell(bidder, spend, conversions, time):
     zero = np.zeros(1, dtype=np.int64)
     feedback = Feedback(zero, zero + 1, zero + int(spend * MICROS), zero + conversions, zero, zero)
-    bidder.observe(feedback, Moment(time, 0, 0.5, 0.5))
+    bidder.observe(feedback, MarketTime(time, 0, 0.5, 0.5))
 
 
 def test_the_first_bids_are_the_target_times_the_conversion_rate_or_the_value():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.agents.bidders.throttling import Throttling
-from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import Feedback, MarketTime, Portfolio
 from cascade_sim.agents.day_plan import HORIZON
 
 BUDGET = 1_000_000
@@ -15,10 +15,10 @@ def throttling(**options):
 
 
 def tell(bidder, spend, x, clicks=10_000, day=0):
-    moment = Moment((day + x) * 86400.0, day, x, x)
+    now = MarketTime((day + x) * 86400.0, day, x, x)
     zero = np.zeros(1, dtype=np.int64)
-    bidder.observe(Feedback(zero, zero + clicks, zero + int(spend), zero, zero, zero), moment)
-    return bidder.participation(moment)
+    bidder.observe(Feedback(zero, zero + clicks, zero + int(spend), zero, zero, zero), now)
+    return bidder.participation(now)
 
 
 def test_the_share_of_requests_is_the_pace_over_the_unthrottled_rate():
@@ -26,7 +26,7 @@ def test_the_share_of_requests_is_the_pace_over_the_unthrottled_rate():
     passing = tell(bidder, 0.2 * BUDGET, 0.1)
     rate = 0.2 / (bidder.PRIOR + 0.1)
     assert passing == pytest.approx((1 - (0.2 - 0.1) / HORIZON) / rate)
-    assert bidder.bids(Moment(0.0, 0, 0.1, 0.1)).tolist() == [2.0]  # bids stay at the value
+    assert bidder.bids(MarketTime(0.0, 0, 0.1, 0.1)).tolist() == [2.0]  # bids stay at the value
 
 
 def test_it_falls_while_the_share_spent_leads_the_traffic_and_rises_when_it_lags():

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss, mean_squared_error
 
@@ -20,6 +20,7 @@ from cascade_sim.analysis.metrics.calibration import (
     relative_ece_of_bins,
     reliability_curve,
 )
+from effort import examples
 from worlds.ragged_lists import each_list, ragged
 
 
@@ -176,7 +177,7 @@ def test_without_candidates_errors_are_undefined():
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 60))
-@settings(max_examples=60)
+@examples(60)
 def test_bin_sums_agree_with_a_loop_and_add_up_over_requests(seed, n, bins):
     rng = np.random.default_rng(seed)
     p, r, valid = rng.random((4, n)), rng.random((4, n)), rng.random((4, n)) < 0.7

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade_sim.analysis.metrics.consistency import (
@@ -11,6 +11,7 @@ from cascade_sim.analysis.metrics.consistency import (
     rcs_split,
     top_ids,
 )
+from effort import examples
 
 ROWS = st.lists(st.lists(st.integers(-1, 8), min_size=3, max_size=3), min_size=1, max_size=6)
 
@@ -23,7 +24,7 @@ def padded(rng, n_rows, width, n_ads):
 
 
 @given(ROWS, st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_membership_agrees_with_looking_each_ad_up(rows, data):
     pool = data.draw(
         st.lists(st.lists(st.integers(-1, 8), min_size=4, max_size=4), min_size=len(rows), max_size=len(rows))
@@ -105,7 +106,7 @@ def test_an_infinitely_good_ad_may_win():
 @given(
     st.integers(0, 10_000), st.integers(1, 12), st.integers(0, 14), st.sampled_from([np.float32, np.float64])
 )
-@settings(max_examples=80)
+@examples(80)
 def test_the_choice_agrees_with_sorting_each_request_by_hand(seed, n, k, dtype):
     rng = np.random.default_rng(seed)
     ids = padded(rng, 8, n, 30)
@@ -122,7 +123,7 @@ def test_the_choice_agrees_with_sorting_each_request_by_hand(seed, n, k, dtype):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(0, 45), st.sampled_from([2, 5, 1000]))
-@settings(max_examples=60)
+@examples(60)
 def test_the_best_ids_are_those_of_a_plain_sort_whatever_ties_and_gaps_there_are(seed, n, k, n_scores):
     rng = np.random.default_rng(seed)
     ids = rng.permuted(np.tile(np.arange(-3, n - 3), (4, 1)), axis=1).clip(-1).astype(np.int32)

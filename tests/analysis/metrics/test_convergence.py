@@ -6,8 +6,8 @@ import torch
 
 from cascade_sim.analysis.metrics.convergence import STILL_GAINS, descent, still_gains
 from cascade_sim.models.nets.towers import TwoTowers
-from cascade_sim.models.training import Impressions, TrainingPlan, Watch, train
-from cascade_sim.training.curves import line_of
+from cascade_sim.models.training import Impressions, TrainingMonitor, TrainingPlan, train
+from cascade_sim.training.curves import learning_curve_of
 from worlds.clicked_ads import ADS, LOGIT, USERS, VIEW
 
 LEFT = np.linspace(1, 0, 21)  # of the learning rate
@@ -87,7 +87,7 @@ def clicks(n, seed):
 def test_nets_of_few_steps_are_told_from_a_trained_one(rate, steps, is_cut):
     torch.manual_seed(1)
     net = TwoTowers(VIEW.request_width, VIEW.ad_width, VIEW.pair_width, hidden=16, dims=6)
-    watch, batch = Watch(clicks(8000, 2)), 128
-    train(net, VIEW, clicks(steps * batch, 1), "logloss", TrainingPlan(1, batch, rate, watch=watch))
-    line = line_of(watch)
+    monitor, batch = TrainingMonitor(clicks(8000, 2)), 128
+    train(net, VIEW, clicks(steps * batch, 1), "logloss", TrainingPlan(1, batch, rate, monitor=monitor))
+    line = learning_curve_of(monitor)
     assert line["steps"][-1] == steps and still_gains(line) == is_cut, line["descent"]

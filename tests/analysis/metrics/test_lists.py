@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade_sim.analysis.metrics.lists import (
@@ -11,11 +11,12 @@ from cascade_sim.analysis.metrics.lists import (
     rank_lists,
     sum_lists,
 )
+from effort import examples
 from worlds.ragged_lists import each_list, ragged
 
 
 @given(st.integers(0, 10_000), st.booleans())
-@settings(max_examples=40)
+@examples(40)
 def test_the_sort_keeps_lists_apart_and_puts_high_scores_first(seed, ties):
     scores, _, lists = ragged(seed, ties=ties)
     order = falling_order(scores, lists)

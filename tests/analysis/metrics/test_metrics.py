@@ -26,6 +26,7 @@ def test_all_names_are_there():
 
 
 @pytest.mark.parametrize("name", EVERY)
+@pytest.mark.few(4)
 def test_the_order_of_items_and_of_lists_does_not_matter(name):
     scores, labels, lists = ragged(21)
     found = value(name, scores, labels, lists)

@@ -7,7 +7,7 @@ from cascade_sim.analysis.metrics.published import PUBLISHED, out_of_published_r
 
 def run(ctr=0.05, spread=0.5, cpc=1.0):
     arm = {"ctr": {"value": ctr, "low": ctr, "high": ctr}, "cpc": {"value": cpc, "low": cpc, "high": cpc}}
-    return {"baseline": "today", "arms": {"today": arm}, "bids": {"spread": spread}}
+    return {"baseline": "production", "arms": {"production": arm}, "bids": {"spread": spread}}
 
 
 def test_a_believable_run_gets_no_note():
@@ -29,4 +29,4 @@ def test_a_figure_outside_its_range_is_named_with_its_source(figures, words):
 
 
 def test_what_a_run_does_not_have_is_not_missed():
-    assert out_of_published_range({"baseline": "today", "arms": {"today": {}}}) == []
+    assert out_of_published_range({"baseline": "production", "arms": {"production": {}}}) == []

@@ -2,7 +2,7 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ConstantInputWarning, spearmanr
 from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
@@ -23,6 +23,7 @@ from cascade_sim.analysis.metrics.ranking import (
     spearman,
     table_auc,
 )
+from effort import examples
 from worlds.ragged_lists import each_list, mean_over_tie_orders, ragged
 
 # Every metric of one order: labels from the first place to the last -> value, written as defined.
@@ -232,7 +233,7 @@ def naive_auc(score, p):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 10), st.booleans())
-@settings(max_examples=80)
+@examples(80)
 def test_auc_within_requests_agrees_with_counting_pairs(seed, n, is_hard):
     rng = np.random.default_rng(seed)
     score = rng.integers(-2, 3, (5, n)) / 2 if seed % 2 else rng.normal(size=(5, n))

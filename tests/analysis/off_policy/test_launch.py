@@ -1,4 +1,4 @@
-"""Launches from jittered logs: parameters whose response has a kink where today's value lies."""
+"""Launches from jittered logs: parameters whose response has a kink where the current value lies."""
 
 import math
 
@@ -14,7 +14,7 @@ SIGMA = 0.3
 
 
 def response(z):
-    """Rises slowly up to today's value, then falls fast, as revenue against a reserve."""
+    """Rises slowly up to the current value, then falls fast, as revenue against a reserve."""
     return np.where(z < 0, 1 + 0.05 * z, 1 - 0.35 * z + 0.08 * z**2)
 
 
@@ -74,7 +74,7 @@ def test_two_parameters_are_fixed_together():
     flat = np.ones(20_000)
     found = launches(reward, z, parameters(0.8, -0.5), rate(*z.T), rate(0.8, -0.5) * flat, flat)
     for answer in found.values():
-        assert answer.low < rate(0.8, -0.5) < answer.high and answer.today.low < 1 < answer.today.high
+        assert answer.low < rate(0.8, -0.5) < answer.high and answer.current.low < 1 < answer.current.high
         assert len(answer.bandwidth) == 2
 
 
@@ -94,7 +94,7 @@ def test_today_s_values_have_no_lift():
     reward, z, _, logged, _, here = jittered(3, 4000)
     for answer in launches(reward, z, parameters(0.0), logged, here, here).values():
         assert (answer.lift.value, answer.lift.low, answer.lift.high) == (0, 0, 0)
-        assert answer.value == answer.today.value
+        assert answer.value == answer.current.value
 
 
 def test_rewards_in_other_units_have_the_same_lift():
@@ -146,7 +146,7 @@ def test_bad_columns_are_named():
     reward, z, where, *forecasts = jittered(10, 100)
     with pytest.raises(ValueError, match=r"z has shape \(100,\); expected \(100, 1\)"):
         launches(reward, z[:, 0], where, *forecasts)
-    with pytest.raises(ValueError, match=r"predicted_today\[3\] is nan"):
+    with pytest.raises(ValueError, match=r"predicted_current\[3\] is nan"):
         launches(reward, z, where, *forecasts[:2], np.where(np.arange(100) == 3, math.nan, 1.0))
     with pytest.raises(ValueError, match="z holds numbers that are not finite"):
         launches(reward, np.where(z > 0, math.inf, z), where, *forecasts)

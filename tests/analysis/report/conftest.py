@@ -1,13 +1,12 @@
 """Drawing all figures takes seconds: once for all test processes, as they are and with hostile names."""
 
 import json
-import os
 
 import pytest
-from filelock import FileLock
 
 from answers.report import hostile_metrics, make_metrics
 from cascade_sim.analysis.report.page import draw_all
+from effort import built_once
 
 
 @pytest.fixture(scope="session")
@@ -23,10 +22,7 @@ def hostile_figures(tmp_path_factory):
 
 
 def drawn_once(name: str, metrics: dict, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Drawn by the first process that asks; the others of the same pytest run read them."""
-    own = tmp_path_factory.getbasetemp()
-    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / f"{name}.json"
-    with FileLock(f"{shared}.lock"):
-        if not shared.is_file():
-            shared.write_text(json.dumps(draw_all(metrics)))
-    return json.loads(shared.read_text())
+    def draw(folder):
+        (folder / "figures.json").write_text(json.dumps(draw_all(metrics)))
+
+    return json.loads((built_once(name, draw, tmp_path_factory) / "figures.json").read_text())

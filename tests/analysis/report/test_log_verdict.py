@@ -43,7 +43,7 @@ def test_a_lift_whose_interval_holds_zero_is_no_clear_change(launches):
 def test_a_launch_whose_lift_alone_is_refused_has_its_value_beside_today_s(launches):
     del launches["far"]
     rows_of(launches["near"])["local_dr"].update(lift={"value": None, "low": 0.1, "high": 0.2})
-    text = "0.63: 0.2920 [0.2800, 0.3000] revenue per request; today 0.3000 [0.2900, 0.3100]."
+    text = "0.63: 0.2920 [0.2800, 0.3000] revenue per request; current 0.3000 [0.2900, 0.3100]."
     assert headline(launches).endswith(text)
     rows_of(launches["near"])["local_dr"].update(lift={"value": 0.1}, lift_verdict="refuse")
     assert headline(launches).endswith(text)
@@ -52,9 +52,9 @@ def test_a_launch_whose_lift_alone_is_refused_has_its_value_beside_today_s(launc
 def test_a_question_that_was_refused_is_called_so(launches):
     del launches["near"]
     text = headline(launches)
-    assert "revenue per request refused by local DR" in text and "cannot" not in text
+    assert "revenue per request: no estimate by local DR" in text and "cannot" not in text
     assert headline({**launches, "again": launches["far"]}) == (
-        "From the log alone, no answer: 2 of 2 questions refused."
+        "From the log alone, no answer: 2 of 2 targets without an estimate."
     )
 
 
@@ -77,8 +77,8 @@ def test_of_several_questions_the_best_leads_and_the_others_are_counted(launches
     rows_of(launches["near"])["local_dr"]["lift"] = {"value": 0.02, "low": 0.01, "high": 0.03}
     verdict = log_verdict(log_answers({**launches, **pages}))
     assert plain(verdict.headline) == (
-        "From the log alone, auction.reserve_cpc = 0.63 brings most: +2.0 % [+1.0, +3.0] revenue per request"
-        "; 1 of 4 questions refused; 2 of 4 answered without a lift."
+        "From the log alone, auction.reserve_cpc = 0.63 has the highest lift: +2.0 % [+1.0, +3.0] revenue "
+        "per request; 1 of 4 targets without an estimate; 2 of 4 answered without a lift."
     )
     assert verdict.named == ("near",)
 

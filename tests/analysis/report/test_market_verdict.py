@@ -30,16 +30,16 @@ def test_a_market_that_agrees_is_quoted_and_nothing_more():
     ("lift", "parts"),
     [
         ((-0.02, -0.03, -0.01), ["earns less", "−2.0 % [−3.0, −1.0]", "logloss"]),
-        ((0.01, -0.01, 0.03), ["no clear gain", "+1.0 % [−1.0, +3.0]", "logloss"]),
+        ((0.01, -0.01, 0.03), ["no significant gain", "+1.0 % [−1.0, +3.0]", "logloss"]),
         ((-0.02, None, None), ["earns less", "−2.0 %", "logloss", "no interval"]),
-        ((0.001, None, None), ["no clear gain", "+0.1 %", "logloss", "no interval"]),
+        ((0.001, None, None), ["no significant gain", "+0.1 %", "logloss", "no interval"]),
     ],
 )
 def test_a_market_that_disagrees_is_a_warning_on_the_page(lift, parts):
     metrics = with_lifts(distill_pre=lift, ltr=(-0.05, -0.06, -0.04))
     warning = decide(metrics).warnings[0]
-    assert says(warning, "market says otherwise", "distill-pre", *parts)
-    assert "rests on the evaluation" in warning
+    assert says(warning, "market simulation disagrees", "distill-pre", *parts)
+    assert "headline uses the evaluation" in warning
 
 
 def test_another_arm_that_earns_more_in_the_market_is_named():
@@ -58,7 +58,7 @@ def test_an_arm_that_only_seems_to_earn_more_in_the_market_is_no_news():
 
 def test_where_no_arm_is_shipped_a_gain_in_the_market_is_told():
     metrics = with_lifts(ltr=(0.05, 0.04, 0.06))
-    assert says(under_budgets(metrics, None)[0], "market says otherwise", "ltr", "+5.0 % [+4.0, +6.0]")
+    assert says(under_budgets(metrics, None)[0], "market simulation disagrees", "ltr", "+5.0 % [+4.0, +6.0]")
     assert under_budgets(with_lifts(ltr=(0.05, -0.01, 0.11), distill_pre=(0.0, -0.1, 0.1)), None) == []
     unclear = with_lifts(ltr=(0.05, -0.01, 0.11), distill_pre=(0.02, 0.01, 0.03))
     assert says(under_budgets(unclear, None)[0], "distill-pre", "+2.0 %")

@@ -36,4 +36,4 @@ def test_names_from_outside_are_escaped():
 
 def test_the_answer_of_a_single_change_is_said_once():
     page = what_if_page({**answer((0.5, 1.1)), "run": "tiny", "seed": 3}, SVG)
-    assert section_text(page, "part-0").count("+10.0 %") == 1
+    assert section_text(page, "part-0").count("+10.0 % [+9.0, +11.0] revenue per request") == 1

@@ -48,7 +48,7 @@ def test_a_lift_has_the_colour_of_a_gain_only_where_more_is_better(name):
     arms = {
         arm: {name: {"lift": {"value": low, "low": low, "high": high}}} for arm, (low, high) in lifts.items()
     }
-    made = lift_column({"baseline": "today", "arms": arms}, list(arms), name)
+    made = lift_column({"baseline": "production", "arms": arms}, list(arms), name)
     assert tuple(cell.tone for cell in made) == sides.get(ARM_MEASURES[name].better, ("", ""))
 
 
@@ -149,11 +149,11 @@ def test_a_measure_perfect_at_zero_or_one_shows_its_difference_and_no_lift(metri
 
 def test_the_floor_of_the_cpc_error_stands_beside_it():
     metrics = make_metrics()
-    assert cell_of(money_table(metrics), "ltr", "CPC error, floor %").text == MISSING
+    assert cell_of(money_table(metrics), "ltr", "CPC error, irreducible %").text == MISSING
     metrics["arms"]["ltr"]["cpc_error_irreducible"] = {"value": 0.042, "low": 0.04, "high": 0.044}
     table = money_table(metrics)
-    assert table.columns.index("CPC error, floor %") == table.columns.index("CPC error %") + 1
-    assert cell_of(table, "ltr", "CPC error, floor %").text == "4.2"
+    assert table.columns.index("CPC error, irreducible %") == table.columns.index("CPC error %") + 1
+    assert cell_of(table, "ltr", "CPC error, irreducible %").text == "4.2"
 
 
 def test_each_ablation_row_says_what_it_replaces(metrics):

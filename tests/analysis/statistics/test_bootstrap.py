@@ -151,6 +151,7 @@ def test_no_requests_at_all_is_undefined():
     assert result["a"]["m"]["value"] is None
 
 
+@pytest.mark.drill
 def test_intervals_cover_the_truth_about_nineteen_times_in_twenty():
     replications, n = 600, 250
     covered = {"ratio": 0, "lift": 0}
@@ -502,6 +503,7 @@ def absolute_gaps(sums):
 
 
 @pytest.mark.parametrize("gap, noise", [(0.0, 0.3), (0.3, 0.2), (0.4, 0.1)])
+@pytest.mark.drill
 def test_the_interval_of_absolute_gaps_holds_their_mean_as_often_as_it_says(gap, noise):
     """150 advertisers pay 1 to the oracle, and to the arm 1 + their own gap + the noise of so much traffic.
 

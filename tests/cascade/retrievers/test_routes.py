@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim.cascade.retrievers.routes import MergedRoutes, Quota, union
+from cascade_sim.cascade.cache import BlockCache
+from cascade_sim.cascade.retrievers.routes import MergedRoutes, Quota, brought_by, union
 from cascade_sim.cascade.retrievers.similarity import best_first
 from cascade_sim.cascade.serve import serve
 from cascade_sim.cascade.timeout import BY_RETRIEVAL
@@ -93,11 +94,31 @@ def test_a_late_answer_of_routes_is_their_order():
 
 
 def test_which_routes_bring_an_ad():
-    found = merged(2, 1).brought_by(BLOCK.take(slice(1)), np.array([3, 5, 4]), None)
-    assert {name: row.tolist() for name, row in found.items()} == {
-        "first": [True, True, False],
-        "second": [True, False, False],
+    found = brought_by(merged(2, 1), BLOCK, np.array([[3, 5, 4, -1], [4, 0, 5, 3]]), None)
+    assert {name: rows.tolist() for name, rows in found.items()} == {
+        "first": [[True, True, False, False], [False, False, True, True]],
+        "second": [[True, False, False, False], [False, False, False, True]],
     }
+    assert brought_by(merged(2, 0), BLOCK, np.array([[5], [4]]), None).keys() == {"first"}
+    assert brought_by(FIRST, BLOCK, np.array([[5], [4]]), None) == {}
+
+
+def test_a_block_with_a_memo_asks_each_route_once():
+    """An ad's routes are looked up in what was retrieved, so a dear retriever is not asked twice."""
+
+    class Counted(Best):
+        asked = 0
+
+        def retrieve(self, block, size, lives):
+            self.asked += 1
+            return super().retrieve(block, size, lives)
+
+    one = Counted(5, 3, 1, 0, 2, 4)
+    routes = MergedRoutes((Quota("one", one, 2), Quota("other", SECOND, 1)))
+    block = replace(BLOCK, memo=BlockCache())
+    ids = routes.retrieve(block, 3, None)
+    routes.brought_by(block, ids, None)
+    assert one.asked == 1
 
 
 @pytest.fixture(scope="module")

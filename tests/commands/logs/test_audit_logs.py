@@ -1,6 +1,7 @@
 """`audit-logs`: the answer on the terminal and in files, the exit code, and what is refused."""
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -28,8 +29,48 @@ def markets(tmp_path_factory):
 def test_a_log_that_follows_its_rule_exits_with_0(markets, capsys):
     assert main(["audit-logs", str(markets / "good")]) == 0
     out = capsys.readouterr().out
-    assert "100 % of winners and of prices are those of the declared rule." in out
+    assert out.split("\n")[1].startswith(
+        "100 % of the pages come out as logged under the declared rule (100 %"
+    )
     assert "Every page comes out as it was logged." in out
+
+
+def headline(capsys):
+    return " ".join(capsys.readouterr().out.split("\n\n")[0].split("\n")[1:])
+
+
+def test_the_headline_is_the_share_of_whole_pages(tmp_path, capsys):
+    """Winners may all be right where hardly a page is."""
+    log = drawn(43, requests=300)
+    made = paged(log)
+    price = made.price.copy()
+    price[10:][made.slot[10:] == 0] += 7
+    stored(tmp_path / "m", replace(made, price=price), GSP)
+    assert main(["audit-logs", str(tmp_path / "m")]) == 1
+    told = headline(capsys)
+    assert told.startswith(
+        "3.3 % of the pages come out as logged under the declared rule (100 % of the winners,"
+    )
+
+
+@pytest.mark.parametrize("slots, words", [(1, "Nothing can be told"), (3, "the winners cannot be told")])
+def test_of_winners_alone_the_headline_says_what_cannot_be_told(slots, words, tmp_path, capsys):
+    made = paged(drawn(44, requests=60, slots=slots))
+    stored(tmp_path / "m", made, GSP, is_winners_only=True)
+    code = main(["audit-logs", str(tmp_path / "m")])
+    told = headline(capsys)
+    assert words in told
+    assert code == (1 if slots == 1 else 0)
+    assert ("only shown ads were logged" in told) == (slots == 1)
+
+
+def test_without_bids_nothing_can_be_told(tmp_path, capsys):
+    made = paged(drawn(45, requests=60))
+    stored(tmp_path / "m", replace(made, bid=np.full(made.bid.shape, np.nan)), GSP)
+    assert main(["audit-logs", str(tmp_path / "m"), "--out", str(tmp_path / "audit")]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Nothing can be told of the auction from this log: no bids were logged" in told
+    assert "%" not in told and "Nothing can be told" in (tmp_path / "audit" / "audit.html").read_text()
 
 
 def test_python_has_the_same_tables_and_files(markets, tmp_path):
@@ -81,9 +122,9 @@ def test_the_page_has_the_answer_first_and_loads_nothing(markets, tmp_path):
     page = Words()
     page.feed((tmp_path / "audit.html").read_text())
     text = " ".join(" ".join(page.text).split())
-    answer = "100 % of winners and of prices are those of the rule that explains it best"
+    answer = "100 % of the pages come out as logged under the rule that explains it best"
     assert page.loaded == []
-    assert 0 < text.index(answer) < text.rindex("Which rule?") < text.rindex("Its parameters")
+    assert 0 < text.index(answer) < text.rindex("Rule identification") < text.rindex("Its parameters")
     assert "squashing 0.5, rounded up to 0.01" in text
 
 
@@ -138,7 +179,7 @@ def test_a_rule_with_a_reserve_below_0_is_refused_when_the_market_is_opened(tmp_
 
 def test_what_is_no_market_is_refused(tmp_path, capsys):
     assert main(["audit-logs", str(tmp_path)]) == 2
-    assert "is not the folder of an imported market" in capsys.readouterr().err
+    assert "is not the folder of an imported log" in capsys.readouterr().err
 
 
 def test_budgets_that_were_not_in_force_are_told(tmp_path):

@@ -23,8 +23,8 @@ def test_an_import_prints_what_the_log_can_say(tmp_path, capsys):
     assert main(["import-logs", str(mapping), "--out", str(tmp_path / "market"), "--quiet"]) == 0
     printed = capsys.readouterr().out
     assert "tuesday: 8 requests, 40 candidates, 16 shown" in printed
-    assert "evidence level bids: all bids of each auction" in printed
-    assert "to know more, log the pre-ranking set" in printed
+    assert "log completeness: bids (all bids of each auction)" in printed
+    assert "to extend: log the pre-ranking set" in printed
     assert open_store(tmp_path / "market").n_requests == 8
 
 
@@ -47,7 +47,7 @@ def test_a_format_takes_files_in_place_of_a_mapping(tmp_path, capsys):
     )
     out = ["--out", str(tmp_path / "market"), "--quiet"]
     assert main(["import-logs", "--format", "open-bandit", str(tmp_path / "all.csv"), *out]) == 0
-    assert "off-policy estimates: the shown pages were drawn" in capsys.readouterr().out
+    assert "off-policy estimates of clicks: the shown pages were drawn" in capsys.readouterr().out
     assert main(["import-logs", "--format", "open-bandits", str(tmp_path / "all.csv"), *out]) == 2
     assert "did you mean 'open-bandit'" in capsys.readouterr().err
     assert main(["import-logs", "a.yaml", "b.yaml", *out]) == 2
@@ -66,7 +66,7 @@ def test_a_run_goes_out_and_comes_in_again(study, tmp_path, capsys):
         "--quiet",
     ]
     assert main(words) == 0
-    assert "evidence level pre_ranking" in capsys.readouterr().out
+    assert "log completeness: pre_ranking" in capsys.readouterr().out
     assert main(["export-logs", str(run), "--out", str(tmp_path / "logs"), "--quiet"]) == 2
 
 
@@ -111,4 +111,5 @@ def test_python_takes_a_run_out_and_in_again(study, tmp_path):
     logs = export_logs(measured_run(study, tmp_path / "run"), tmp_path / "logs")
     assert logs.frame()["rows"].tolist() == [500, 30_000, 1_500]
     assert "as the run logged them" in str(logs) and logs.mapping.is_file()
-    assert import_logs(logs, tmp_path / "market").level == "pre_ranking"
+    market = import_logs(logs, tmp_path / "market")
+    assert market.level == "pre_ranking" and market.validation["notes"] == []

@@ -8,7 +8,7 @@ from cascade_sim.study.tuning import NEAR, Trial, means, picked
 from worlds.tiny_market import QUICK, TINY
 
 SMALL = [
-    f"--set={key}" for key in (*TINY, "phases.bootstrap=200", "phases.log=300", "models.rank.objective=rcr")
+    f"--set={key}" for key in (*TINY, "phases.cold_start=200", "phases.log=300", "models.rank.objective=rcr")
 ]
 
 

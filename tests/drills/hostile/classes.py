@@ -62,17 +62,17 @@ class {CLASS}(Bidder):
         given = (self.value, self.budget)
         {TROUBLE}__init__
 
-    def bids(self, moment):
+    def bids(self, now):
         result, given = self.payable * self.share[self.owner], (self.value, self.budget)
         {TROUBLE}bids
         return result
 
-    def participation(self, moment):
+    def participation(self, now):
         result, given = np.ones(self.n_advertisers), (self.value,)
         {TROUBLE}participation
         return result
 
-    def observe(self, feedback, moment):
+    def observe(self, feedback, now):
         result, given = None, (feedback.clicks, feedback.spend_micros)
         self.share = np.where(feedback.clicks > 0, 0.99, 1.0) * self.share
         {TROUBLE}observe

@@ -162,7 +162,7 @@ def is_small(file: Path, words: list[str]) -> bool:
 
     scenario = load_scenario(file, words[1::2])
     world, phases, market = scenario.world, scenario.phases, scenario.market
-    requests = phases.bootstrap + phases.log + phases.shadow + phases.evaluate
+    requests = phases.cold_start + phases.log + phases.shadow + phases.evaluate
     sizes = [world.users / 2000, world.ads / 2000, requests / 3000, scenario.report.resamples / 100]
     sizes += [len(scenario.arms) / 8, len(scenario.models) / 6, requests / scenario.traffic.block / 200]
     for model in scenario.models.values():

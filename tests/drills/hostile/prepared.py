@@ -25,7 +25,7 @@ models:
     {kind: coaction, features: [user, quality, G1], hidden: 8, dims: 4, epochs: 1, calibrator: platt,
      held_out: 0.3}
   small: {features: [user, quality], dims: 4, hidden: 4, epochs: 1, data: [log]}
-phases: {bootstrap: 128, log: 128, exploration: 0.2, shadow: 0, evaluate: 64}
+phases: {cold_start: 128, log: 128, exploration: 0.2, shadow: 0, evaluate: 64}
 arms:
   now: {}
   first: {auction: {pricing: first}}

@@ -293,7 +293,7 @@ def _breaks_a_rule(file: Path, values: np.ndarray) -> bool:
     if file.parent.name == "world-response":
         return COLUMNS[file.stem].outside(values, {}) is not None
     store = file.parent.parent
-    sizes = sizes_of(about_from(json.loads((store / "market.json").read_bytes()), store))
+    sizes = sizes_of(about_from(json.loads((store / "log.json").read_bytes()), store))
     entry = column(file.parent.name, file.stem)
     return entry.outside(values, sizes) is not None
 

@@ -18,7 +18,7 @@ def reseal(folder: Path) -> None:
     """Lists of parts, stores and responses below, then the manifests that have their digests."""
     for parts in sorted(folder.rglob("_parts.json")):
         changed_json(parts, lambda data, at=parts: _parts(data, at.parent))
-    for market in sorted(folder.rglob("market.json")):
+    for market in sorted(folder.rglob("log.json")):
         changed_json(market, lambda data, at=market: _store(data, at.parent))
     for fitted in sorted(folder.rglob("fitted.json")):
         changed_json(fitted, lambda data, at=fitted: _response(data, at.parent))
@@ -43,7 +43,7 @@ def changed_column(path: Path, change: Callable[[np.ndarray], Any]) -> None:
 
 
 def _sealed(data: dict[str, Any]) -> dict[str, Any]:
-    return checksums.with_seal(data) if checksums.SEAL in data else data
+    return checksums.with_checksum(data) if checksums.SEAL in data else data
 
 
 def _parts(data: dict[str, Any], folder: Path) -> dict[str, Any]:

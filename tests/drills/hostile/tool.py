@@ -110,7 +110,7 @@ def prepare(folder: Path, kinds: Sequence[str]) -> Prepared:
         *IMPORTED,
         "cascade_sim.api",
         "cascade_sim.experiments.study",
-        "cascade_sim.commands.questions.compare",
+        "cascade_sim.commands.analysis.compare",
     ):
         __import__(name)
     torch.set_num_threads(1)

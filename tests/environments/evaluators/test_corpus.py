@@ -5,6 +5,8 @@ import pytest
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, COLUMNS
 from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.logged import GivenSets
+from cascade_sim.cascade.scorers import KnowableScorer
 from cascade_sim.cascade.serve import Stage
 from cascade_sim.environments.evaluators import corpus as detail
 from cascade_sim.study.evaluate import head_of
@@ -30,15 +32,16 @@ def value(sim, arm, block, r, ad):
 
 def test_the_best_of_the_corpus_is_what_brute_force_finds(served, monkeypatch):
     sim, arm, block, _, ruler = served
-    found = detail.true_best_of_corpus(ruler, 600, arm, block)
+    found = detail.best_of_corpus(ruler, 600, arm, block)
     for r in (0, 17, 39):
         everything = np.array([value(sim, arm, block, r, ad) for ad in range(600)])
         best = np.argsort(-everything, kind="stable")[:3]
-        assert found.ids[r].tolist() == best.tolist()
-        assert found.value[r] == pytest.approx(everything[best])
+        assert found.by_truth.ids[r].tolist() == best.tolist()
+        assert found.by_truth.value[r] == pytest.approx(everything[best])
     monkeypatch.setattr(detail, "PAIRS_AT_ONCE", 7 * 600)
-    again = detail.true_best_of_corpus(ruler, 600, arm, block)
-    assert np.array_equal(found.ids, again.ids) and np.array_equal(found.value, again.value)
+    again = detail.best_of_corpus(ruler, 600, arm, block)
+    assert np.array_equal(found.by_truth.ids, again.by_truth.ids)
+    assert np.array_equal(found.by_truth.value, again.by_truth.value)
 
 
 @pytest.mark.parametrize("rules", [{}, {"reserve_cpc": 1.2, "score_floor": 0.02}])
@@ -46,20 +49,56 @@ def test_the_losses_of_the_stages_add_up_and_none_is_negative(served, rules):
     sim, arm, block, _, ruler = served
     arm = replace(arm, **rules)
     decision = sim.serve(block, arm)
-    best = detail.true_best_of_corpus(ruler, 600, arm, block)
+    best = detail.best_of_corpus(ruler, 600, arm, block)
     table = detail.attribution_columns(ruler, arm, block, decision, best)
     lost = sum(table[f"lost {stage}"] for stage in STAGES)
     assert lost == pytest.approx(table["best"] - table["shown"])
     for stage in STAGES:
         assert np.all(table[f"lost {stage}"] >= -1e-9)
     dropped = sum(table[f"dropped {stage}"] for stage in STAGES)
-    won = np.array([np.isin(b, w).mean() for b, w in zip(best.ids, decision.win_set, strict=True)])
+    won = np.array([np.isin(b, w).mean() for b, w in zip(best.by_truth.ids, decision.win_set, strict=True)])
     assert dropped + won == pytest.approx(np.ones(40))
+
+
+def test_what_features_tell_is_lost_stage_by_stage_and_the_noise_of_pairs_is_the_rest(served):
+    sim, arm, block, decision, ruler = served
+    best = detail.best_of_corpus(ruler, 600, arm, block)
+    table = detail.attribution_columns(ruler, arm, block, decision, best)
+    avoidable = sum(table[f"avoidable {stage}"] for stage in STAGES)
+    assert avoidable == pytest.approx(table["known best"] - table["shown"])
+    assert np.all(table["best"] >= table["known best"] - 1e-9)
+    assert (table["best"] - table["known best"]).mean() > 0  # the world has noise that no feature shows
+
+
+def test_each_stage_alone_made_perfect_serves_the_other_stages_as_they_are(served):
+    sim, arm, block, decision, ruler = served
+    found = detail.corpus_columns(ruler, 600, block, {"own": (arm, decision)}, "own")["own"]
+    knowable = KnowableScorer(ruler)
+    perfect = arm.with_stage(-1, scorer=knowable)
+    shown = sim.serve(block, perfect).win_set
+    for r in (2, 31):
+        effects, worth = sim.world.slot_effects, [value(sim, arm, block, r, ad) for ad in shown[r]]
+        gain = 1000 * (effects * worth).sum() - found["shown"][r]
+        assert found["gain ranking"][r] == pytest.approx(gain)
+    for stage in STAGES:
+        assert found[f"gain {stage}"].mean() > 0
+        assert np.isfinite(found[f"gain in revenue {stage}"]).all()
+    # With every stage perfect nothing that features tell is lost.
+    every = perfect.with_stage(0, scorer=knowable, bid=arm.last.bid, rates=arm.last.rates, fusion=Fusion())
+    candidates = [
+        detail._retrieved_by(corpus, ruler.known_value(part, corpus, arm), arm)
+        for _, part, corpus in detail.parts(block, 600)
+    ]
+    whole = every.among(GivenSets(block.requests, np.concatenate(candidates)))
+    best = detail.best_of_corpus(ruler, 600, arm, block)
+    served_best = sim.serve(block, whole)
+    table = detail.attribution_columns(ruler, whole, block, served_best, best)
+    assert np.allclose(table["shown"], table["known best"])
 
 
 def test_the_page_is_worth_its_true_ecpm(served):
     sim, arm, block, decision, ruler = served
-    best = detail.true_best_of_corpus(ruler, 600, arm, block)
+    best = detail.best_of_corpus(ruler, 600, arm, block)
     table = detail.attribution_columns(ruler, arm, block, decision, best)
     effects = sim.world.slot_effects
     for r in (3, 30):
@@ -72,7 +111,7 @@ def test_an_ad_that_the_truth_would_bar_is_worth_nothing_on_the_page(served):
     sim, arm, block, _, ruler = served
     strict = replace(arm, score_floor=0.1)
     decision = sim.serve(block, strict)
-    best = detail.true_best_of_corpus(ruler, 600, strict, block)
+    best = detail.best_of_corpus(ruler, 600, strict, block)
     table = detail.attribution_columns(ruler, strict, block, decision, best)
     shown, effects = decision.win_set, sim.world.slot_effects
     for r in range(len(block)):
@@ -81,8 +120,9 @@ def test_an_ad_that_the_truth_would_bar_is_worth_nothing_on_the_page(served):
         assert table["shown"][r] == pytest.approx(1000 * (effects * counted).sum())
     true_worth = ruler.true_value(block, shown, strict)
     assert ((true_worth == -np.inf) & (shown >= 0)).any() and (true_worth > 0).any()
-    bid = sim.platform.bids.bid("opt", block, best.ids, arm.bid_rule, arm.bid_range)
-    assert np.all((bid * sim.environment._truth.ctr(block, best.ids) >= 0.1) == (best.ids >= 0))
+    bid = sim.platform.bids.bid("opt", block, best.by_truth.ids, arm.bid_rule, arm.bid_range)
+    worth = bid * sim.environment._truth.ctr(block, best.by_truth.ids)
+    assert np.all((worth >= 0.1) == (best.by_truth.ids >= 0))
 
 
 def test_retrieval_is_consistent_with_itself_only_where_it_returns_the_pre_rankers_choice(
@@ -107,11 +147,11 @@ def test_retrieval_is_consistent_with_itself_only_where_it_returns_the_pre_ranke
 def test_retrieval_rcs_is_what_the_glossary_says_the_choice_of_pre_ranking(served):
     """Another stage in the seat that the words name moves it; in the other seat it changes nothing."""
     sim, arm, block, decision, _ = served
-    today = detail.retrieval_rcs(sim.platform, 600, arm, block, decision)
+    current = detail.retrieval_rcs(sim.platform, 600, arm, block, decision)
     other = Stage(sim.scorers["truth"], "none", Fusion())
     moved = {
         seat: not np.array_equal(
-            detail.retrieval_rcs(sim.platform, 600, with_stage_of(arm, at, other), block, decision), today
+            detail.retrieval_rcs(sim.platform, 600, with_stage_of(arm, at, other), block, decision), current
         )
         for at, seat in enumerate(("pre_ranking", "ranking"))
     }

@@ -52,9 +52,9 @@ def test_the_exponent_of_the_pctr_is_found_beside_it(market):
 
 def test_what_ifs_follow_it(market):
     answer = what_if_study(market, ["auction.reserve_cpc=0.8"])
-    assert answer["evidence"]["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
+    assert answer["replay"]["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
     (point,) = answer["points"]
-    assert point["metrics"]["cpc"]["value"] > answer["today"]["metrics"]["cpc"]["value"]
+    assert point["metrics"]["cpc"]["value"] > answer["current"]["metrics"]["cpc"]["value"]
 
 
 @pytest.mark.parametrize("rule", [{"pricing": "gsp", "squashing": 1.0}, None])

@@ -1,5 +1,7 @@
 """The rule of a log that declares none: found with its parameters, or said not to be known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
+@pytest.mark.few(4)
 def test_the_rule_is_found_with_its_parameters(name, tmp_path):
     made, expected = FOUND[name]
     answer = inferred(tmp_path, paged(drawn(21, requests=N), **made))
@@ -66,6 +69,7 @@ def test_the_rule_is_found_with_its_parameters(name, tmp_path):
 
 @pytest.mark.parametrize("exponent", [0.0, 0.31, 0.5, 0.86, 1.0, 1.4])
 @pytest.mark.parametrize("pricing", ["gsp", "first"])
+@pytest.mark.few(3)
 def test_the_interval_of_the_exponent_holds_it(exponent, pricing, tmp_path):
     log = paged(drawn(22, requests=N), pricing=pricing, squashing=exponent)
     told = best(inferred(tmp_path, log))["told"]["squashing"]
@@ -178,3 +182,12 @@ def test_a_reserve_that_no_price_shows_is_bounded(tmp_path):
 def test_a_handful_of_requests_is_not_too_few_to_try(tmp_path):
     answer = inferred(tmp_path, paged(drawn(34, requests=2)))
     assert answer["tally"]["requests"] == 2
+
+
+@pytest.mark.parametrize("exponent", [1.0, 0.8])
+def test_rounded_predictions_do_not_move_the_exponent(exponent, tmp_path):
+    log = drawn(7, requests=800)
+    made = replace(paged(log, squashing=exponent), pctr=np.round(log.pctr, 3))
+    answer = audit(stored(tmp_path, made), infer=True).answer
+    assert answer["rule"]["squashing"] == exponent
+    assert [row["key"] for row in answer["reasons"]] == ["rounded_pctr"]

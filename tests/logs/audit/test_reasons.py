@@ -222,3 +222,13 @@ def test_the_commonest_reason_comes_first_and_what_is_unexplained_last(log, plai
     rows = audit(stored(tmp_path, replace(made, price=price), GSP)).answer["reasons"]
     assert [row["key"] for row in rows] == ["other_rule", "above_bid", "unexplained"]
     assert rows[2]["requests"] > rows[0]["requests"] > rows[1]["requests"]
+
+
+@pytest.mark.parametrize("declared", [{"rounding": 0.01, "rounding_how": "nearest"}, {}])
+def test_rounded_predictions_are_no_other_rule_where_prices_are_rounded_too(declared, log, tmp_path):
+    """Prices in cents leave room for exponents, boosts and factors that come near what the digits lack."""
+    made = replace(paged(log, rounded=cents("nearest")), pctr=np.round(log.pctr, 4))
+    store = stored(tmp_path, made, {"pricing": "gsp", "squashing": 1.0, **declared})
+    found = {row["key"]: row for row in audit(store).answer["reasons"]}
+    assert {"rounded_pctr"} <= found.keys() <= {"rounded_pctr", "rounding"}
+    assert found["rounded_pctr"]["value"] == "4 decimals"

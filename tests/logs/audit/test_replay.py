@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cascade_sim.auction.reference import reference_auction, squashed
 from cascade_sim.cascade.page import Rules, auctioned
-from cascade_sim.logs.audit.replay import blocks, hold, listed, load, play
+from cascade_sim.logs.audit.replay import blocks, listed, load, match_pages, replay
 from cascade_sim.logs.audit.rule import Rounding, Rule
 from cascade_sim.logs.audit.study import audit
+from effort import examples
 from worlds.logged_auctions import EFFECTS, cents, drawn, paged, stored
 
 DECLARED = {
@@ -39,6 +40,7 @@ DECLARED = {
 
 @pytest.mark.parametrize("name", DECLARED)
 @pytest.mark.parametrize("single", [False, True], ids=["double", "single"])
+@pytest.mark.few(6)
 def test_a_log_of_our_own_auction_comes_out_whole(name, single, tmp_path):
     made, declared = DECLARED[name]
     log = paged(drawn(3, requests=300, single=single), **made)
@@ -77,9 +79,9 @@ def test_bids_per_impression_rank_by_themselves(tmp_path):
 def test_blocks_hold_every_request_once_whatever_their_size(cells, tmp_path):
     store = stored(tmp_path, paged(drawn(7, requests=60)), {"pricing": "gsp"})
     rows = np.concatenate([block.rows for block in blocks(store, cells=cells)])
-    pages = np.concatenate([play(block, Rule()).micros for block in blocks(store, cells=cells)])
+    pages = np.concatenate([replay(block, Rule()).micros for block in blocks(store, cells=cells)])
     assert rows.tolist() == list(range(60))
-    assert np.array_equal(pages, play(load(store, np.arange(60)), Rule()).micros)
+    assert np.array_equal(pages, replay(load(store, np.arange(60)), Rule()).micros)
 
 
 def test_the_price_is_that_of_the_pages_of_the_cascade(tmp_path):
@@ -87,7 +89,7 @@ def test_the_price_is_that_of_the_pages_of_the_cascade(tmp_path):
     auctions = load(stored(tmp_path, paged(log), None), np.arange(150))
     rules = Rules(3, np.asarray(EFFECTS), reserve_cpc=0.5)
     page = auctioned(log.ad, log.pctr, log.bid, log.pctr, rules)
-    played = play(auctions, Rule(reserve_cpc=0.5, slot_effects=EFFECTS))
+    played = replay(auctions, Rule(reserve_cpc=0.5, slot_effects=EFFECTS))
     assert np.array_equal(played.ads, page.ads[:, :-1])
     assert np.array_equal(played.micros, page.cpc_micros)
 
@@ -102,14 +104,14 @@ RULES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(rule=RULES, seed=st.integers(0, 10_000), slots=st.integers(1, 4), candidates=st.integers(1, 6))
 def test_it_is_the_auction_that_plain_python_holds(rule, seed, slots, candidates, tmp_path_factory):
     if rule["pricing"] == "vcg":
         rule = {**rule, "squashing": 1.0}
     log = paged(drawn(seed, requests=12, candidates=candidates, slots=slots, ads=12))
     auctions = load(stored(tmp_path_factory.mktemp("log"), log), np.arange(12))
-    played = play(auctions, Rule(**rule, slot_effects=EFFECTS))
+    played = replay(auctions, Rule(**rule, slot_effects=EFFECTS))
     for row in range(12):
         quality = [squashed(pctr, rule["squashing"]) for pctr in log.pctr[row].tolist()]
         winners, prices = reference_auction(
@@ -125,8 +127,8 @@ def test_it_is_the_auction_that_plain_python_holds(rule, seed, slots, candidates
 def test_pages_in_their_logged_order_have_the_prices_of_the_auction(tmp_path):
     auctions = load(stored(tmp_path, paged(drawn(9, requests=100), reserve_cpc=0.7)), np.arange(100))
     rule = Rule(reserve_cpc=0.7)
-    assert np.array_equal(listed(auctions, rule).micros, play(auctions, rule).micros)
-    assert hold(auctions, listed(auctions, rule), rule).is_page.all()
+    assert np.array_equal(listed(auctions, rule).micros, replay(auctions, rule).micros)
+    assert match_pages(auctions, listed(auctions, rule), rule).is_page.all()
 
 
 def test_where_only_winners_are_logged_the_last_price_of_a_full_page_is_open(tmp_path):

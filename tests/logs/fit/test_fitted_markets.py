@@ -30,7 +30,7 @@ LIVELY = (
 def written(place, name, *sections, arms="{logged: {}}", slots=4, evaluate=100, log=0):
     """The fitted world's scenario with further sections."""
     head = (place / "world.yaml").read_text().partition("phases:")[0].replace("slots: 4", f"slots: {slots}")
-    phases = f"phases: {{bootstrap: 0, log: {log}, shadow: 0, evaluate: {evaluate}}}"
+    phases = f"phases: {{cold_start: 0, log: {log}, shadow: 0, evaluate: {evaluate}}}"
     file = place / f"{name}.yaml"
     file.write_text("\n".join([head + phases, f"arms: {arms}", *sections, ""]))
     return file

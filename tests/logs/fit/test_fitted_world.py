@@ -76,7 +76,7 @@ def test_a_sampled_world_is_told_from_its_log_hardly_more_than_its_periods(world
         assert abs(test["auc"]["value"] - 0.5) < 0.06
     assert found["missing_columns"] == []
     page = realism_page(found, realism_svg(found))
-    assert "Told apart by a classifier" in page and realism_headline(found)[:40] in page
+    assert "Classifier two-sample test (C2ST)" in page and realism_headline(found)[:40] in page
     assert "<svg" in page and "CTR of shown ads" in page
 
 
@@ -85,7 +85,7 @@ def test_a_run_of_it_trains_a_model_and_answers_a_what_if(place, capsys):
     head, _, arms = text.partition("arms:")
     features = "[user, context, quality, tier, ad_id]"
     models = f"models:\n  own: {{features: {features}, dims: 4, hidden: 8, epochs: 1, data: [log]}}\n"
-    phases = "phases: {bootstrap: 0, log: 1500, shadow: 0, evaluate: 600}\n"
+    phases = "phases: {cold_start: 0, log: 1500, shadow: 0, evaluate: 600}\n"
     head = head[: head.index("phases:")] + phases + models
     own = place / "trained.yaml"
     own.write_text(f"{head}arms:\n  logged: {{}}\n  own: {{ranking: {{model: own}}}}\n")

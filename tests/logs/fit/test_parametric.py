@@ -76,7 +76,7 @@ def test_it_is_a_scenario_without_a_row_of_the_log(fit, store, tmp_path):
     file = tmp_path / "drawn.yaml"
     file.write_text(parametric.fitted_yaml(fit, "other"))
     scenario = load_scenario(file)
-    assert scenario.world.logged is None and scenario.world.ads == store.n_ads
+    assert scenario.world.replay is None and scenario.world.ads == store.n_ads
     assert scenario.auction.squashing == 0.9 and scenario.auction.reserve_cpc == 0.2
 
 

@@ -56,9 +56,12 @@ def test_an_ad_that_never_changes_its_bid_has_a_spread_of_zero(tmp_path):
         (lambda place: fit_world(place / "market", place / "w.yaml", share=0), "above 0 and at most 1"),
         (
             lambda place: fit_world(place / "market", place / "w.yaml", share=0.5, parametric=True),
-            "--share is for a world of the log's own requests",
+            "--fit-share is for a world of the log's own requests",
         ),
-        (lambda place: realism(place / "market", place / "wrld", out=place / "new"), "is neither a market"),
+        (
+            lambda place: realism(place / "market", place / "wrld", out=place / "new"),
+            "is neither a log store",
+        ),
         (lambda place: realism(place / "market", place / "market", part="frist"), "did you mean 'first'"),
     ],
 )

@@ -21,6 +21,7 @@ SAME = [damage for damage in DAMAGED if damage.verdict == MENDED and "twice" not
 
 
 @pytest.mark.parametrize("damage", SAME, ids=lambda damage: damage.name)
+@pytest.mark.few(4)
 def test_a_mended_log_is_the_log_that_was_meant(damage, tmp_path):
     judge(damage, tmp_path / "damaged")
     mended = open_store(tmp_path / "damaged" / "market")

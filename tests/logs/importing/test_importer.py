@@ -284,8 +284,8 @@ def test_the_folder_opens_as_that_of_a_finished_run(tmp_path):
     imported(small_log(), tmp_path)
     market = tmp_path / "market"
     manifest = read_manifest(market)
-    assert (manifest["kind"], manifest["status"]) == ("imported market", "complete")
-    assert set(manifest["seals"]) == {"mapping.yaml", "validation.json", "scenario.yaml", "store/market.json"}
+    assert (manifest["kind"], manifest["status"]) == ("imported log", "complete")
+    assert set(manifest["seals"]) == {"mapping.yaml", "validation.json", "scenario.yaml", "store/log.json"}
     there = {"manifest.json", "mapping.yaml", "scenario.yaml", "store", "validation.json"}
     assert {path.name for path in market.iterdir()} == there
     open_store(market).check()
@@ -322,6 +322,7 @@ def test_what_stops_an_import_leaves_nothing_behind(tmp_path, monkeypatch, error
     ],
 )
 @pytest.mark.parametrize("is_declared", [True, False], ids=["by the rule", "by request"])
+@pytest.mark.few(3)
 def test_a_log_that_breaks_off_at_the_reserve_lacks_lower_bids(
     tmp_path, reserve, declared, found, is_declared
 ):
@@ -334,7 +335,7 @@ def test_a_log_that_breaks_off_at_the_reserve_lacks_lower_bids(
     log.mapping += declared
     done = import_market(log.write(tmp_path / "log"), tmp_path / "market")
     assert done.store.about.bids_logged_above == found
-    noticed = "are less than a tenth above it: lower bids were not logged" in " ".join(done.told)
+    noticed = "are less than a tenth above it: lower bids were not logged" in " ".join(done.notes)
     assert noticed == (found == 0.2)
 
 

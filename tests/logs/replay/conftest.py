@@ -13,7 +13,7 @@ REQUESTS = 500
 
 def with_effects(sim):
     """Declares the world's own slot effects, which vcg prices by."""
-    return lambda scenario: scenario["world"]["logged"].update(slot_effects=sim.world.slot_effects.tolist())
+    return lambda scenario: scenario["world"]["replay"].update(slot_effects=sim.world.slot_effects.tolist())
 
 
 @pytest.fixture(scope="session")

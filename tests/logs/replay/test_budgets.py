@@ -16,6 +16,7 @@ from cascade_sim.logs.replay.budgets import LoggedBudgets
 from cascade_sim.logs.store.format import About, Rule
 from cascade_sim.logs.store.store import open_store
 from cascade_sim.scenario.file import load_scenario
+from cascade_sim.scenario.log_support import accepting_mismatch
 from cascade_sim.study.evaluate import Evaluation
 from cascade_sim.study.simulation import Simulation
 from worlds.logged_market import (
@@ -40,15 +41,17 @@ def asked(folder, *words: str):
 def test_replayed_as_deployed_the_log_comes_out_with_who_ran_out(tmp_path, charging, with_those_out):
     ran_out, revenue = budget_market(tmp_path / "m", auctions(1), charging, with_those_out=with_those_out)
     answer = asked(tmp_path / "m", "auction.reserve_cpc=0.5")
-    evidence = answer["evidence"]
-    assert evidence["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
-    today = evidence["budgets"]["ran_out"]["today"]
-    assert today == {"advertisers": len({who for who, _ in ran_out}), "days": len(ran_out)}
-    assert today["days"] >= 5 and evidence["budgets"]["left_out_shown"] == 0
-    per_request = answer["today"]["metrics"]["revenue_per_request"]["value"]
+    replay = answer["replay"]
+    assert replay["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
+    current = replay["budgets"]["ran_out"]["current"]
+    assert current == {"advertisers": len({who for who, _ in ran_out}), "days": len(ran_out)}
+    assert current["days"] >= 5 and replay["budgets"]["left_out_shown"] == 0
+    per_request = answer["current"]["metrics"]["revenue_per_request"]["value"]
     assert per_request * answer["requests"] == pytest.approx(revenue, abs=1e-6)
     told = " ".join(answer["notes"])
-    assert f"ran out: {today['advertisers']} as deployed, " in told and "with auction.reserve_cpc=0.5" in told
+    assert (
+        f"ran out: {current['advertisers']} as deployed, " in told and "with auction.reserve_cpc=0.5" in told
+    )
     assert ("no candidates in the log" in told) is not with_those_out
     assert any("the logged budgets" in line for line in answer["held_fixed"])
 
@@ -61,21 +64,21 @@ def test_under_another_reserve_advertisers_run_out_at_other_times(tmp_path, rese
     answer = asked(tmp_path / "m", f"auction.reserve_cpc={reserve}")
     (point,) = answer["points"]
     assert point["metrics"]["revenue_per_request"]["value"] * len(made.times) == pytest.approx(revenue)
-    then, today = (answer["evidence"]["budgets"]["ran_out"][name] for name in ("point 1", "today"))
-    assert then == {"advertisers": len({who for who, _ in ran_out}), "days": len(ran_out)}
+    variant, current = (answer["replay"]["budgets"]["ran_out"][name] for name in ("point 1", "current"))
+    assert variant == {"advertisers": len({who for who, _ in ran_out}), "days": len(ran_out)}
     if reserve > 2:
-        assert then["days"] < today["days"]
+        assert variant["days"] < current["days"]
 
 
 def test_budgets_that_are_ignored_are_said_to_be_in_a_line(tmp_path):
     def ignored(scenario):
-        scenario["world"]["logged"]["budgets"] = "ignore"
+        scenario["world"]["replay"]["budgets"] = "ignore"
 
     budget_market(tmp_path / "m", auctions(3), "impression", with_those_out=True, changes=ignored)
     answer = asked(tmp_path / "m", "auction.reserve_cpc=0.5")
-    assert answer["evidence"]["budgets"] is None and answer["notes"][-1] == NO_BUDGETS
+    assert answer["replay"]["budgets"] is None and answer["notes"][-1] == NO_BUDGETS
     assert FELT_BUDGETS in answer["held_fixed"]
-    assert answer["evidence"]["replayed"]["pages_as_logged"] < 1
+    assert answer["replay"]["replayed"]["pages_as_logged"] < 1
 
 
 def test_a_run_of_the_market_says_who_ran_out_in_each_arm(tmp_path):
@@ -87,11 +90,11 @@ def test_a_run_of_the_market_says_who_ran_out_in_each_arm(tmp_path):
     sim = Simulation(load_scenario(tmp_path / "m" / "scenario.yaml"), 1, workers=2, home=tmp_path / "m")
     evaluation = Evaluation(sim, tmp_path / "run", Progress(quiet=True))
     evaluation.run()
-    evidence = evaluation.evidence()["evidence"]
-    assert evidence["replayed"]["pages_as_logged"] == 1
-    days = {name: facts["days"] for name, facts in evidence["budgets"]["ran_out"].items()}
+    replay = evaluation.replay_facts()["replay"]
+    assert replay["replayed"]["pages_as_logged"] == 1
+    days = {name: facts["days"] for name, facts in replay["budgets"]["ran_out"].items()}
     assert days["logged"] > days["dearer"]
-    assert any("as deployed" in note and "with dearer" in note for note in evidence["notes"])
+    assert any("as deployed" in note and "with dearer" in note for note in replay["notes"])
 
 
 def test_pages_do_not_depend_on_how_requests_are_cut_into_blocks(tmp_path):
@@ -134,7 +137,8 @@ def test_budgets_that_cannot_be_right_are_warned_of(tmp_path):
     made_market(
         tmp_path / "wrong", requests, candidates, about, advertiser=np.arange(ADS) // 2, budgets=budgets
     )
-    notes = asked(tmp_path / "wrong", "auction.reserve_cpc=0.5")["notes"]
+    with accepting_mismatch():
+        notes = asked(tmp_path / "wrong", "auction.reserve_cpc=0.5")["notes"]
     assert any(note.startswith("Warning:") and "whose budget was spent" in note for note in notes)
 
 

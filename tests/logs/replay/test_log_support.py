@@ -22,7 +22,7 @@ def ask(market, *words):
     ("words", "text"),
     [
         ("cascade.pre_ranking.size=8", "would have to be logged"),
-        ("cascade.pre_ranking.model=logged", "the evidence level 'bids'"),
+        ("cascade.pre_ranking.model=logged", "the log completeness is 'bids'"),
         ("cascade.retrieval.size=200", "are not in the log"),
         ("cascade.slots=9", "who clicks further down was not observed"),
         (
@@ -32,7 +32,7 @@ def ask(market, *words):
         ("cascade.ranking.model=truth", "does not know the true CTR"),
         ("bidding.rule=ocpc", "bids of a replayed log are the logged ones"),
         ("auction.charging=impression", "per click"),
-        ("world.users=10", "cannot be turned after the fact"),
+        ("world.users=10", "cannot be changed after the fact"),
     ],
 )
 def test_a_log_of_bids_refuses_what_it_cannot_know(bids_market, words, text):
@@ -71,7 +71,7 @@ def small_log(folder, level="winners", pricing="gsp", **about):
 def test_winners_and_prices_bound_what_a_reserve_earns(tmp_path):
     store = open_store(small_log(tmp_path / "m"))
     bounds = reserve_bounds(store, 0.3, is_first_price=False)
-    assert bounds.today == pytest.approx((3 * 0.5 + 2 * 0.2) / 3)
+    assert bounds.current == pytest.approx((3 * 0.5 + 2 * 0.2) / 3)
     assert bounds.least == pytest.approx(3 * 0.3 / 3)  # whoever paid 0.2 is gone, and 0.5 may fall to 0.3
     assert bounds.most == pytest.approx((3 * 0.5 + 2 * 0.3) / 3)
     assert reserve_bounds(store, 0.3, is_first_price=True).least == pytest.approx(3 * 0.5 / 3)
@@ -83,18 +83,18 @@ def test_a_log_of_winners_gives_its_bounds_with_the_refusal(tmp_path):
         Refused, match=r"only bounds .* 0\.3: between 0\.3 and 0\.7 .* all bids of the auction"
     ):
         ask(market, "auction.reserve_cpc=0.3")
-    with pytest.raises(Refused, match="evidence level 'winners'"):
+    with pytest.raises(Refused, match="log completeness is 'winners'"):
         ask(market, "auction.pricing=first")
 
 
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ("world.users=10", "has no meaning with logged"),
+        ("world.users=10", "has no meaning with replay"),
         ("models={mine: {}}", "no features to learn from"),
         ("phases.evaluate=10000", "more than the 500 requests of the log"),
-        ("world.logged.market=nowhere", "no imported market in 'nowhere'"),
-        ("world.logged.digest=abababababababababababababababab", "is not the one that this scenario"),
+        ("world.replay.log=nowhere", "no imported log in 'nowhere'"),
+        ("world.replay.digest=abababababababababababababababab", "is not the one that this scenario"),
         ("phases.log=10", "no such phase"),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_market_is_itself_wherever_it_lies(market, tmp_path, monkeypatch):
     monkeypatch.chdir(market)
     there = load_scenario("scenario.yaml")
     assert scenario_hash(here) == scenario_hash(there)
-    assert here.world.logged.market != there.world.logged.market
+    assert here.world.replay.log != there.world.replay.log
     (tmp_path / "resolved.yaml").write_text(dump_scenario(here))
     assert "users" not in dump_scenario(here)
 

@@ -1,5 +1,6 @@
-"""Questions to an imported market, asked as of a run."""
+"""Questions to an imported log, asked as of a run."""
 
+import csv
 import json
 
 import numpy as np
@@ -79,6 +80,31 @@ def test_the_bid_landscape_of_an_ad_rises_with_its_bid(named):
     assert answer.init_bid == 1.0 and answer.bid_rule == "none"
 
 
+def test_every_question_prints_the_ids_of_the_log(named, tmp_path, capsys):
+    assert main(["landscape", str(named), "--ad", "coats", "--bids", "0.5,0.8", "--requests", "40"]) == 0
+    assert capsys.readouterr().out.startswith("ad coats in arm ")
+    assert landscape(named, "coats", bids=[0.8], requests=40).landscape.as_json()["ad_name"] == "coats"
+    out = tmp_path / "bids.csv"
+    assert main(["critical-bids", str(named), "--impressions", "20", "--out", str(out), "--quiet"]) == 0
+    rows = list(csv.DictReader(out.open()))
+    assert {row["ad"] for row in rows} <= {"shoes", "hats", "coats", "socks"}
+    assert rows[0]["request"] == "req-0000"
+
+
+def test_a_page_with_the_same_ads_at_other_prices_is_called_that(named, capsys):
+    _, columns = drawn_pages()
+    best = np.flatnonzero((columns["slot"][:, 3] == 0) & (columns["slot"][:, 2] == 1))[0]  # as GSP has it
+    assert main(["trace", str(named), "--request", f"req-{best:04}"]) == 1
+    told = capsys.readouterr().err
+    assert "same ads, other prices than logged (slot 1: 0.500000 logged, 0.600000 here" in told
+    assert "another page" not in told and "audit-logs says which rule" in told
+    other = np.flatnonzero((columns["slot"][:, 0] == 0) & (columns["slot"][:, 2] == 1))[0]
+    assert main(["trace", str(named), "--request", f"req-{other:04}"]) == 1
+    assert "another page than logged (slot 1: ad shoes at 0.500000 logged, ad socks at" in (
+        capsys.readouterr().err
+    )
+
+
 def test_prices_are_the_least_bids_that_keep_a_slot(replayed):
     found = critical_bids(replayed.sim, replayed.arm(), 100)
     assert len(found)
@@ -135,10 +161,10 @@ def test_a_log_that_was_not_randomised_refuses_off_policy_questions(market):
 def test_a_what_if_from_python_says_what_was_observed(market, tmp_path, capsys):
     answer = whatif(market, {"auction.reserve_cpc": [0.5, 0.9]}).answer
     shares = [point["metrics"]["observed_clicks_share"]["value"] for point in answer["points"]]
-    assert answer["today"]["metrics"]["observed_clicks_share"]["value"] == 1.0
+    assert answer["current"]["metrics"]["observed_clicks_share"]["value"] == 1.0
     assert 0.0 < shares[1] < shares[0] < 1.0
-    assert {"welfare", "payment_error_vs_oracle", "true_value_recall", "cpc_error"}.isdisjoint(
-        answer["today"]["metrics"]
+    assert {"welfare_efficiency", "payment_error_vs_oracle", "true_value_recall", "cpc_error"}.isdisjoint(
+        answer["current"]["metrics"]
     )
     assert any("Intervals resample users" in note for note in answer["notes"])
     out = tmp_path / "answer"
@@ -147,7 +173,7 @@ def test_a_what_if_from_python_says_what_was_observed(market, tmp_path, capsys):
     assert "observed %" in capsys.readouterr().out
     page = (out / "whatif.html").read_text()
     assert "The click model on the log" in page
-    assert json.loads((out / "whatif.json").read_text())["evidence"]["level"] == "pre_ranking"
+    assert json.loads((out / "whatif.json").read_text())["replay"]["level"] == "pre_ranking"
 
 
 def test_a_further_model_of_the_log_is_an_arm(replayed):

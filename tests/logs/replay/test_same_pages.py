@@ -6,7 +6,7 @@ import pytest
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.counterfactual.whatif import _with_scenario
 from cascade_sim.diagnostics.reopen import evaluation_blocks, reopen
-from cascade_sim.scenario.overrides import parse_points, turn
+from cascade_sim.scenario.overrides import apply_overrides, parse_points
 from cascade_sim.scenario.schema import resolved_arms
 
 # What is asked of the run, and of the log where it has another name for the same.
@@ -41,7 +41,7 @@ def pages(sim, scenario, folder, words, n):
     """The win sets and prices of an arm with parameters changed."""
     baseline = scenario.report.baseline
     (point,) = parse_points(words, scenario, baseline)
-    changed, spec = turn(scenario, resolved_arms(scenario)[baseline], point, folder)
+    changed, spec = apply_overrides(scenario, resolved_arms(scenario)[baseline], point, folder)
     arm = _with_scenario(sim, changed).arm(baseline, spec)
     ads, prices = [], []
     for block, count in evaluation_blocks(sim, n):

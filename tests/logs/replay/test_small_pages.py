@@ -49,7 +49,7 @@ def small_market(folder, charging="click", pricing="gsp"):
     about = About("small", "2026-11-02T00:00:00+00:00", rule=Rule(pricing, 1.0), charging=charging)
 
     def effects(scenario):
-        scenario["world"]["logged"]["slot_effects"] = [1.0, 0.8, 0.6]
+        scenario["world"]["replay"]["slot_effects"] = [1.0, 0.8, 0.6]
 
     return made_market(folder, requests, candidates, about, changes=effects), slot, price
 
@@ -69,9 +69,9 @@ def test_each_page_has_its_own_slots_and_reserve(tmp_path, pricing):
 def test_a_reserve_for_all_takes_the_place_of_each_request_s(tmp_path):
     market, _, _ = small_market(tmp_path / "m")
     answer = what_if_study(market, ["auction.reserve_cpc=0.5"])
-    assert answer["evidence"]["replayed"]["pages_as_logged"] == 1.0
+    assert answer["replay"]["replayed"]["pages_as_logged"] == 1.0
     assert (
-        answer["today"]["metrics"]["fill_rate"]["value"]
+        answer["current"]["metrics"]["fill_rate"]["value"]
         > answer["points"][0]["metrics"]["fill_rate"]["value"]
     )
     bid, pctr = bids_and_pctrs()
@@ -85,8 +85,8 @@ def test_a_reserve_for_all_takes_the_place_of_each_request_s(tmp_path):
 def test_impressions_are_charged_where_the_log_charges_them_and_the_bid_alone_decides(tmp_path):
     market, slot, price = small_market(tmp_path / "m", charging="impression")
     answer = what_if_study(market, ["auction.reserve_cpc=0.5"])
-    assert answer["evidence"]["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
-    earned = answer["today"]["metrics"]["revenue_per_request"]["value"]
+    assert answer["replay"]["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
+    earned = answer["current"]["metrics"]["revenue_per_request"]["value"]
     assert earned == pytest.approx(price[slot >= 0].sum() / 1e6 / N)
-    assert answer["today"]["metrics"]["expected_revenue_per_request"]["value"] == pytest.approx(earned)
-    assert "cpc_error_vs_click_model" not in answer["today"]["metrics"]
+    assert answer["current"]["metrics"]["expected_revenue_per_request"]["value"] == pytest.approx(earned)
+    assert "cpc_error_vs_click_model" not in answer["current"]["metrics"]

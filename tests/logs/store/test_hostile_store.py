@@ -3,6 +3,7 @@ checked.
 """
 
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -15,10 +16,16 @@ from drills.hostile.sealing import changed_column, changed_json, reseal
 from worlds.small_log import small_log
 
 
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("imported")
+    import_market(small_log().write(folder / "log"), folder / "market")
+    return folder / "market"
+
+
 @pytest.fixture
-def market(tmp_path):
-    import_market(small_log().write(tmp_path / "log"), tmp_path / "market")
-    return tmp_path / "market"
+def market(imported, tmp_path):
+    return shutil.copytree(imported, tmp_path / "market")
 
 
 def test_a_market_that_was_resealed_as_it_is_opens(market):
@@ -77,7 +84,7 @@ def test_what_no_log_can_hold_is_refused_though_its_digest_fits(market, file, ch
     (lambda data: data.update(zone="Europe/../passwd"), "zone"),
     (lambda data: data.update(starts="yesterday"), "starts"),
     (lambda data: data["rule"].update(squashing=-1), "rule"),
-    (lambda data: data["columns"]["candidates"].update({"feature.../../x": "<f4"}), "no table of a market"),
+    (lambda data: data["columns"]["candidates"].update({"feature.../../x": "<f4"}), "no table of a log"),
     (lambda data: data["columns"]["candidates"].update({"ad": "<f8"}), "is of '<f8'"),
     (lambda data: data["columns"]["candidates"].pop("ad"), "no candidates.ad"),
     (lambda data: data.update(files=[]), "no list of files"),
@@ -88,7 +95,7 @@ def test_what_is_said_of_a_log_must_be_possible(market, change, words):
         change(data)
         return data
 
-    changed_json(market / "store" / "market.json", changed)
+    changed_json(market / "store" / "log.json", changed)
     reseal(market)
     with pytest.raises(UserError, match=words):
         open_store(market)

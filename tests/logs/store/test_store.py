@@ -12,7 +12,8 @@ import pytest
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.importing.market import import_market
 from cascade_sim.logs.store import About, StoreWriter, open_store, write_store
-from cascade_sim.logs.store.format import LEVELS, about_from, supported_queries
+from cascade_sim.logs.store.answers import supported_queries
+from cascade_sim.logs.store.format import LEVELS, about_from
 from cascade_sim.logs.store.store import new_folder
 from worlds.small_log import small_log
 
@@ -129,14 +130,15 @@ def test_a_changed_byte_is_noticed_when_it_is_read(store, file):
 
 
 @pytest.mark.parametrize("break_it, words", [
-    (lambda folder: (folder / "market.json").unlink(), "import-logs"),
+    (lambda folder: (folder / "log.json").unlink(), "import-logs"),
+    (lambda folder: (folder / "log.json").rename(folder / "market.json"), "older version"),
     (lambda folder: (folder / "candidates/ad.npy").unlink(), "missing"),
     (lambda folder: (folder / "candidates/ad.npy").write_bytes(b""), "bytes"),
     (lambda folder: edit(folder, level="everything"), "level must be one of winners, bids, pre_ranking"),
     (lambda folder: edit(folder, zone="UTC"), "changed or damaged"),
     (lambda folder: edit(folder, format=99), "has format 99"),
-    (lambda folder: (folder / "market.json").write_text("[]"), "does not describe"),
-    (lambda folder: (folder / "market.json").write_text("{"), "cannot read"),
+    (lambda folder: (folder / "log.json").write_text("[]"), "does not describe"),
+    (lambda folder: (folder / "log.json").write_text("{"), "cannot read"),
 ])  # fmt: skip
 def test_what_is_no_store_is_refused_in_words(store, break_it, words):
     break_it(store.path)
@@ -145,18 +147,18 @@ def test_what_is_no_store_is_refused_in_words(store, break_it, words):
 
 
 def edit(folder, **values):
-    file = folder / "market.json"
+    file = folder / "log.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
 
 
 def test_no_file_outside_the_market_is_named(store):
-    from cascade_sim.storage.checksums import with_seal
+    from cascade_sim.storage.checksums import with_checksum
 
-    file = store.path / "market.json"
+    file = store.path / "log.json"
     data = json.loads(file.read_text())
     data["files"]["../../secret"] = {"bytes": 0, "sha256": ""}
-    file.write_text(json.dumps(with_seal(data)))
-    with pytest.raises(UserError, match="no file of a market"):
+    file.write_text(json.dumps(with_checksum(data)))
+    with pytest.raises(UserError, match="no file of a log store"):
         open_store(store.path)
 
 
@@ -245,9 +247,33 @@ def test_a_folder_that_is_there_is_not_written_over(store):
         write_store(store.path.parent, ABOUT, *tables(), {})
 
 
-def test_the_evidence_level_is_told_in_words():
-    for level in LEVELS:
-        said = " ".join(supported_queries(ABOUT.changed(level=level, bids_logged_above=0.3)))
-        assert LEVELS[level].allows in said and "a reserve below 0.3" in said
-    assert any("were drawn" in line for line in supported_queries(ABOUT.changed(is_randomised=True)))
+def test_what_is_known_of_a_log_comes_back_from_its_file():
     assert about_from(ABOUT.as_json(), "here") == ABOUT
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_lower_reserves_than_bids_were_logged_of_are_no_answer(level, tmp_path):
+    about = ABOUT.changed(level=level, bids_logged_above=0.3)
+    lines = supported_queries(write_store(tmp_path / "log", about, *tables(), {}))
+    assert any(line.startswith("does not support: a reserve below 0.3") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("level", "can"),
+    [("winners", "bounds on"), ("bids", "pricing rules"), ("pre_ranking", "stage sizes")],
+)
+def test_the_completeness_of_a_log_is_told_in_words(level, can, tmp_path):
+    lines = supported_queries(write_store(tmp_path / "log", ABOUT.changed(level=level), *tables(), {}))
+    supports = [line for line in lines if line.startswith("supports: ")]
+    cannot = [line for line in lines if line.startswith("does not support: ")]
+    assert LEVELS[level].holds in lines[0] and LEVELS[level].to_log in lines[-1]
+    assert any(can in line for line in supports)
+    assert any(LEVELS[level].not_allowed in line for line in cannot)
+    assert any("propensities" in line for line in cannot)
+
+
+def test_drawn_pages_support_off_policy_estimates(tmp_path):
+    about = ABOUT.changed(is_randomised=True)
+    lines = supported_queries(write_store(tmp_path / "log", about, *tables(), {}))
+    (told,) = [line for line in lines if "off-policy" in line]
+    assert told.startswith("supports: ") and "were drawn" in told

@@ -28,6 +28,7 @@ def log_loss(p, y):
 
 
 @pytest.mark.parametrize("name", CALIBRATORS)
+@pytest.mark.few(3)
 def test_calibration_lowers_the_log_loss_of_a_miscalibrated_score(name):
     scores, labels = sample(4000)
     options = {"epochs": 20, "batch": 128} if name == "piecewise_linear" else {}
@@ -38,6 +39,7 @@ def test_calibration_lowers_the_log_loss_of_a_miscalibrated_score(name):
 
 
 @pytest.mark.parametrize("name", [name for name in CALIBRATORS if name != "temperature"])
+@pytest.mark.few(3)
 def test_the_mean_prediction_is_the_mean_label(name):
     scores, labels = sample(4000)
     options = {"epochs": 20, "batch": 128} if name == "piecewise_linear" else {}

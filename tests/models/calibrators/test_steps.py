@@ -1,15 +1,16 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
 from cascade_sim.models.calibrators.steps import Histogram, Isotonic
+from effort import examples
 
 
 @given(st.integers(0, 10_000), st.integers(1, 80), st.booleans())
-@settings(max_examples=60)
+@examples(60)
 def test_isotonic_agrees_with_scikit_learn(seed, n, ties):
     rng = np.random.default_rng(seed)
     scores = rng.integers(-4, 5, n) / 3 if ties else rng.normal(size=n)
@@ -55,7 +56,7 @@ def test_equal_scores_share_a_bin():
 
 
 @given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 12))
-@settings(max_examples=60)
+@examples(60)
 def test_every_histogram_bin_predicts_the_mean_of_its_samples(seed, n, bins):
     rng = np.random.default_rng(seed)
     scores = rng.integers(-6, 7, n) / 2 if seed % 2 else rng.normal(size=n)

@@ -31,6 +31,7 @@ FLAT = sorted(set(LOSSES) - {"jrc", "self_boosted_pair"})
 
 
 @pytest.mark.parametrize("name", FLAT)
+@pytest.mark.few(4)
 def test_reductions_are_the_sum_and_the_mean_of_the_lists_values(name):
     loss = LOSSES[name]
     values = loss(S, Y, LISTS, reduction="none")
@@ -167,6 +168,7 @@ def test_samples_are_weighed_and_averaged_one_by_one():
 
 
 @pytest.mark.parametrize("name", [n for n in FLAT if "engine" in inspect.signature(LOSSES[n]).parameters])
+@pytest.mark.few(4)
 def test_the_torch_engine_is_differentiable_twice_and_the_fused_one_says_that_it_is_not(name):
     s = S.clone().requires_grad_()
     assert torch.autograd.gradgradcheck(lambda x: LOSSES[name](x, Y, LISTS, engine="torch"), s)

@@ -132,6 +132,7 @@ def test_every_loss_of_the_table_is_on_the_list():
 
 
 @WITH_ENGINE
+@pytest.mark.few(6)
 def test_gradients(case, engine):
     scores, labels, lists = sample(case)
     scores.requires_grad_()

@@ -77,6 +77,7 @@ def test_only_ranking_losses_are_blind_to_the_level_of_the_scores(name, task):
 @pytest.mark.parametrize(
     ("name", "task"), [(n, t) for n, t in BOTH if OBJECTIVES[n].has_scale and n != "calibrated_ranknet"]
 )
+@pytest.mark.few(4)
 def test_with_scale_the_best_constant_predicts_the_mean_label(name, task):
     """Items that look alike: the least loss is where the prediction is their expected label."""
     objective = make_objective(name, task)

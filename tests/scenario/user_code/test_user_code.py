@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cascade_sim.agents.bidding import Feedback, Moment
+from cascade_sim.agents.bidding import Feedback, MarketTime
 from cascade_sim.cli import main
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.signals import stoppable
@@ -81,10 +81,10 @@ class Mine(Bidder):
         self.value = portfolio.value
         self.n = len(portfolio.budget_micros)
         {__init__}
-    def bids(self, moment):
+    def bids(self, now):
         {bids}
         return self.value * 1.0
-    def observe(self, feedback, moment):
+    def observe(self, feedback, now):
         {observe}
     def state(self):
         {state}
@@ -101,8 +101,8 @@ def test_a_bidder_that_ends_the_program_is_an_error_with_its_name(method, tmp_pa
     with pytest.raises(UserError, match=r"^market\.bidders\.own: .*Mine.*mine\.py.*SystemExit"):
         specs = {"own": BidderSpec(kind=f"{tmp_path / 'mine.py'}:Mine")}
         crowd = BidderPopulation(sim, specs, np.full(n, 10**6), tmp_path)
-        crowd.bids(Moment(0.0, 0, 0.0, 0.0), sim.world.n_ads)
-        crowd.observe(Feedback(*[np.zeros(n, np.int64)] * 6), Moment(0.0, 0, 0.0, 0.0))
+        crowd.bids(MarketTime(0.0, 0, 0.0, 0.0), sim.world.n_ads)
+        crowd.observe(Feedback(*[np.zeros(n, np.int64)] * 6), MarketTime(0.0, 0, 0.0, 0.0))
         crowd.state()
 
 

@@ -46,7 +46,7 @@ def design_section(metrics: Mapping[str, Any]) -> Section | None:
         return None
     return Section(
         "designs",
-        "Would an experiment have told?",
+        "Experiment designs: bias and precision",
         (design_words(metrics),),
         (
             Text(trust_words(metrics)),
@@ -109,7 +109,7 @@ def designs_table(metrics: Mapping[str, Any]) -> Table:
     versions = [str(designs["control"]), str(designs["treatment"])]
     headings = [*versions, "Lift %", "Bias, points", "Spend %", "Units"]
     groups = [("Revenue per request", 4), ("Treatment's share", 1), ("Interval rests on", 1)]
-    return Table("What each design says", "Design", headings, rows, groups)
+    return Table("Estimate by design", "Design", headings, rows, groups)
 
 
 def _rows(kinds: Sequence[str], columns: Sequence[Sequence[Cell]], about_launch: str = "") -> list[Row]:
@@ -165,18 +165,18 @@ def design_headline(metrics: Mapping[str, Any]) -> str:
     real, names = design_truth(metrics), {}
     for word in ("right", "wrong"):
         names[word] = [DESIGN_NAMES[kind] for kind in _with_verdict(metrics, word)]
-    parts = [f"trials to trust: {listed(names['right'])}"] if names["right"] else []
-    parts += [f"misleading: {listed(names['wrong'])}"] if names["wrong"] else []
-    told = "; ".join(parts) or "no trial is sure enough to tell"
+    parts = [f"unbiased within error: {listed(names['right'])}"] if names["right"] else []
+    parts += [f"biased: {listed(names['wrong'])}"] if names["wrong"] else []
+    told = "; ".join(parts) or "no design is conclusive"
     earns = f"{designs_of(metrics)['treatment']} earns {percent_text(Estimate(real.value))} per request"
-    return f"Launched for everybody, {earns}; {told}."
+    return f"With a 100 % rollout {earns}; {told}."
 
 
 def design_words(metrics: Mapping[str, Any]) -> str:
     """What a launch brings, what the designs make of it, and whether splitting budgets mends it."""
     designs, real, wrong = designs_of(metrics), design_truth(metrics), _with_verdict(metrics, "wrong")
     text = (
-        f"Launched for everybody, {designs['treatment']} earns {percent_text(Estimate(real.value))} per "
+        f"With a 100 % rollout {designs['treatment']} earns {percent_text(Estimate(real.value))} per "
         f"request against {designs['control']}."
     )
     if wrong:
@@ -204,15 +204,15 @@ def trust_words(metrics: Mapping[str, Any]) -> str:
         f"{DESIGN_NAMES[kind]} (bias {_points(design_effect(metrics, kind, 'lift_bias'))})" for kind in right
     ]
     parts = [
-        f"To be trusted here: {listed(trusted)}." if trusted else "None of these designs is to be trusted."
+        f"Unbiased within error: {listed(trusted)}." if trusted else "No design is unbiased within error."
     ]
     if wrong:
-        parts.append(f"Misleading: {listed([DESIGN_NAMES[kind] for kind in wrong])}.")
+        parts.append(f"Biased: {listed([DESIGN_NAMES[kind] for kind in wrong])}.")
     if unclear:
         told = [
             f"{DESIGN_NAMES[kind]} {_points(design_effect(metrics, kind, 'lift_bias'))}" for kind in unclear
         ]
-        parts.append(f"Too uncertain to tell: {listed(told)}.")
+        parts.append(f"Inconclusive: {listed(told)}.")
     if unknown:
         parts.append(f"Without an interval: {listed([DESIGN_NAMES[kind] for kind in unknown])}.")
     return " ".join(parts)

@@ -76,7 +76,7 @@ def drift_section(metrics: Mapping[str, Any]) -> Section | None:
     ]
     return Section(
         "drift",
-        "Does a ranker's level hold while it learns?",
+        "Score drift under continual training",
         (drift_words(metrics),),
         (TablePart(drift_table(metrics), margins=True), Columns(figures), Text(_about(metrics), "small")),
         short="Drift",
@@ -119,9 +119,9 @@ def drift_table(metrics: Mapping[str, Any], *, narrow: bool = False) -> Table:
         for i, (arm, ranker) in enumerate(rankers.items())
     ]
     groups = [(group, len(list(same))) for group, same in groupby(entry[0] for entry in made)]
-    title = f"Does the level hold? Slope per {PER} deployments; AUC per request or pooled"
+    title = f"Score stationarity Slope per {PER} deployments; AUC per request or pooled"
     return Table(
-        title if narrow else "Does the level hold?",
+        title if narrow else "Score stationarity",
         "Ranker",
         [short if narrow else heading for _, heading, _, short in made],
         rows,

@@ -40,7 +40,7 @@ def learning_section(metrics: Mapping[str, Any]) -> Section | None:
         return None
     return Section(
         "learning",
-        "What do models learn from what they show?",
+        "Continual training (feedback loop)",
         (learning_words(metrics),),
         (
             TablePart(arms_table(metrics), margins=True),
@@ -113,7 +113,7 @@ def arms_table(metrics: Mapping[str, Any]) -> Table:
         ),
     ]
     return Table(
-        "What the last models find",
+        "Final deployments",
         "Arm",
         [
             "%", "Recall %", POINTS.label, "Recall %", POINTS.label, *(["RCS %", POINTS.label] * has_rcs),

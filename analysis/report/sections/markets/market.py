@@ -51,7 +51,7 @@ TOTALS: dict[str, Measure] = {
 }
 BIDDER_COLUMNS = (
     *("With a budget", "Budget", "Spent, % of budget"),
-    *("Ran dry, %", "Median hour dry", "Largest gap, points"),
+    *("Ran dry, %", "Median hour dry", "Max pacing error, pp"),
 )
 NARROW_COLUMNS = ("with budget", "budget", "spent %", "dry %", "dry at", "gap, pts")
 
@@ -153,8 +153,8 @@ def market_words(metrics: Mapping[str, Any]) -> str:
     parts = []
     if early:
         dry = [f"{name} ({_dry_text(kinds[name], i == 0)})" for i, name in enumerate(early)]
-        parts.append(f"{listed(dry)} ran dry early")
-    for names, verb in ((steady, "spent in step with traffic"), (strayed, "strayed from traffic")):
+        parts.append(f"{listed(dry)} exhausted their budgets early")
+    for names, verb in ((steady, "stayed on pace"), (strayed, "went off pace")):
         if names:
             off = [f"{name} ({_gap_text(kinds[name], i == 0)})" for i, name in enumerate(names)]
             parts.append(f"{listed(off)} {verb}")
@@ -200,7 +200,7 @@ def _dry_text(kind: Mapping[str, Any], is_first: bool) -> str:
 def _gap_text(kind: Mapping[str, Any], is_first: bool) -> str:
     gap = finite(kind.get("max_pacing_error"))
     points = number_text(None if gap is None else 100 * gap, 1)
-    return f"at most {points} percentage points away" if is_first else points
+    return f"max pacing error {points}{NBSP}pp" if is_first else f"{points}{NBSP}pp"
 
 
 ABOUT_TOTALS = (
@@ -216,8 +216,8 @@ ABOUT_KINDS = (
 )
 ABOUT_DELAYED = (
     "Clicks reach the ledger some time after their page, so an advertiser may be shown and clicked beyond "
-    "its budget. The excess is charged up to the declared limit of a day; what lies beyond is given away. "
-    "“Under way” are clicks that had not arrived when the simulation ended."
+    "its budget. The excess is charged up to the declared limit of a day; what lies beyond is unbilled. "
+    "“Pending” are clicks that had not arrived when the simulation ended."
 )
 ABOUT_BUDGETS = (
     "“Ran dry” counts the advertisers whose budget was used up before a day was over, and “median hour dry” "
@@ -288,7 +288,7 @@ def market_section(metrics: Mapping[str, Any]) -> Section | None:
             *titled("Who won, and what it was worth", kinds_table(metrics), Text(ABOUT_KINDS, "small")),
             Columns((HOURS_FIGURE, _wins_figure(arm))),
             CONSISTENCY_FIGURE if _is_watched(metrics) else None,
-            *titled("Late clicks", delayed_table(metrics), Text(ABOUT_DELAYED, "small")),
+            *titled("Delayed clicks", delayed_table(metrics), Text(ABOUT_DELAYED, "small")),
             *_budgets(metrics, arm),
             Columns(BUDGET_FIGURES),
         ),
@@ -411,10 +411,10 @@ def delayed_table(metrics: Mapping[str, Any]) -> Table | None:
         is_kept,
     ]
     headings = [
-        *("Clicks", "Still under way", "Not paid in full", "Given away", "Overspend"),
+        *("Clicks", "Pending clicks", "Unbilled clicks", "Unbilled revenue", "Overspend"),
         *("Largest overspend, % of a budget", "Declared limit %", "Limit kept"),
     ]
-    return Table("Late clicks", "Arm", headings, arm_rows(metrics, arms, columns))
+    return Table("Delayed clicks", "Arm", headings, arm_rows(metrics, arms, columns))
 
 
 def _about(metrics: Mapping[str, Any], days: float) -> str:

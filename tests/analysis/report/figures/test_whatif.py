@@ -14,7 +14,7 @@ from cascade_sim.analysis.report.figures.whatif import (
 from cascade_sim.analysis.report.page import figures_of
 
 CURVE = answer((0.3, 0.9), (0.5, 1.05), (0.6, 1.0))
-RULES = answer(("gsp", 1.0), ("first", 1.1), parameter="auction.pricing", today="gsp")
+RULES = answer(("gsp", 1.0), ("first", 1.1), parameter="auction.pricing", current="gsp")
 ONE = answer((0.5, 1.05))
 
 
@@ -33,7 +33,7 @@ def test_the_curve_shows_lifts_above_slots_filled_in_the_order_of_the_parameter(
     assert any(ys == pytest.approx([-10.0, 5.0, 0.0]) for ys in lines(top))
     assert any(ys == pytest.approx([90.0, 105.0, 100.0]) for ys in lines(bottom))
     assert bottom.get_xlabel() == "auction.reserve_cpc"
-    assert [0.4, 0.4] in [list(line.get_xdata()) for line in top.lines]  # today
+    assert [0.4, 0.4] in [list(line.get_xdata()) for line in top.lines]  # current
 
 
 def test_single_changes_are_rows():

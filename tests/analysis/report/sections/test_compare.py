@@ -51,8 +51,8 @@ COMPARISON = {
 def test_an_arm_has_both_values_the_difference_and_whether_it_is_paired():
     table = arm_table(COMPARISON, "plain")
     rows = {row.label: row for row in table.rows}
-    assert [cell.text for cell in rows["RPM, clicked"].cells] == ["10.0", "12.0", "+2.00", "+20.0"]
-    assert rows["RPM, clicked"].tag == "" and rows["CPC error %"].tag == "unpaired"
+    assert [cell.text for cell in rows["RPM, realised"].cells] == ["10.0", "12.0", "+2.00", "+20.0"]
+    assert rows["RPM, realised"].tag == "" and rows["CPC error %"].tag == "unpaired"
     assert rows["CPC error %"].cells[3].text == "" and list(rows)[-1] == "own_metric"
     assert arm_table({**COMPARISON, "paired_by": "none"}, "plain").rows[1].tag == ""  # said once for all
     assert len(arm_table(COMPARISON, "plain", 1).rows) == 1
@@ -64,7 +64,7 @@ def test_what_neither_run_measured_is_no_row_and_the_scenario_s_arms_come_first(
     gone = {**unknown, "before": node(1.0)}
     table = {"rpm": entry(10.0, 12.0), "rcs": unknown, "cpc": gone}
     comparison = {**COMPARISON, "arms": {"bid_only": table, "plain": table}}
-    assert [row.label for row in arm_table(comparison, "plain").rows] == ["RPM, clicked", "CPC"]
+    assert [row.label for row in arm_table(comparison, "plain").rows] == ["RPM, realised", "CPC"]
     page = compare_page([comparison])
     assert re.findall(r'<details data-arm="([^"]+)">', page) == ["plain", "bid_only"]
 
@@ -84,10 +84,36 @@ def test_keys_stay_whole_beside_long_values_in_a_narrow_terminal():
     assert "['user'" in line and "absent" in line and len(line) <= 80
 
 
-def test_how_much_of_a_log_is_repeated_is_no_move_of_the_arms():
-    plain = {"rpm": entry(10.0, 12.0), "prices_as_logged": entry(1.0, 0.01)}
-    said = " ".join(compare_verdict({**COMPARISON, "arms": {"plain": plain}}))
-    assert "RPM" in said and "as logged" not in said
+def test_the_verdict_is_about_revenue_and_guardrails_and_not_the_largest_of_many_changes():
+    table = {
+        "expected_revenue_per_request": entry(1.0, 1.02),
+        "prices_as_logged": entry(1.0, 0.01),
+        "rcs": entry(0.1, 0.9),
+        "cpc": entry(1.0, 1.5),
+    }
+    said = plain(" ".join(compare_verdict({**COMPARISON, "arms": {"plain": table}})))
+    assert "no significant change, +2.0 %" in said and "CPC gets worse" in said
+    assert "as logged" not in said and "RCS" not in said
+
+
+def test_the_verdict_leads_with_the_arm_that_both_runs_recommend_or_have_as_baseline():
+    revenue = {"expected_revenue_per_request": entry(1.0, 1.5)}
+    same = {"expected_revenue_per_request": entry(1.0, 1.02)}
+    pair = {**COMPARISON, "arms": {"wild": revenue, "base": same, "ranker": revenue}}
+    for why in ("recommended by both runs", "baseline of both runs"):
+        headline, about = compare_verdict({**pair, "lead": {"arm": "base", "why": why}})
+        assert says(headline, "base", "+2.0 %") and "wild" not in headline
+        assert f"base is the arm {why}; 1 of 1 other arm" in about.replace(
+            "is baseline", "is the arm baseline"
+        )
+
+
+def test_the_verdict_says_whether_models_were_trained_again():
+    pair = {**COMPARISON, "arms": {"plain": {"expected_revenue_per_request": entry(1.0, 1.02)}}}
+    assert "trained again" not in " ".join(compare_verdict(pair))  # not known
+    assert says(compare_verdict({**pair, "trained_again": {"a": False}})[-1], "same weights")
+    again = compare_verdict({**pair, "trained_again": {"a": True, "b": False}})[-1]
+    assert "trained again: 1 of 2 have other weights: a." in again
 
 
 def test_csv_and_page():
@@ -124,8 +150,9 @@ def test_the_page_leads_with_the_verdict_that_the_command_prints():
     revenue = {"expected_revenue_per_request": entry(1.0, 1.5), "ctr": entry(0.1, 0.3)}
     same = {"expected_revenue_per_request": entry(1.0, 1.02)}
     moved = {**COMPARISON, "arms": {"plain": revenue, "other": same, "random": revenue}}
-    headline, most = compare_verdict(moved)
-    assert says(headline, "moved most", "arm plain", "+50.0 %") and says(most, "CTR", "+200.0 %")
+    headline, most = compare_verdict({**moved, "lead": {"arm": "plain", "why": "baseline of both runs"}})
+    assert says(headline, "plain", "+50.0 %") and says(most, "plain", "baseline")
+    moved["lead"] = {"arm": "plain", "why": "baseline of both runs"}
     page = compare_page([moved], compare_figures([moved]))
     assert headings(page)[0] == plain(headline) and text_of(most) in text_of(page)
     assert re.search(r'<section id="part-0" class="answer">\s*<h2>', page)

@@ -27,7 +27,7 @@ def test_each_target_stands_beside_its_truth_and_refusals_show_no_number():
     assert table.columns == ["truth", "ESS %", "IPS", "doubly robust", "direct method"]
     near, far = table.rows
     assert [cell.text for cell in near.cells] == ["0.2900", "90", "0.2910", "0.2930", "0.3300"]
-    assert [cell.text for cell in far.cells][2:] == ["refused", "refused", "0.3300"]
+    assert [cell.text for cell in far.cells][2:] == ["no estimate", "no estimate", "0.3300"]
     assert near.tag == "auction.reserve_cpc=0.63"
 
 
@@ -38,7 +38,7 @@ def test_launches_stand_with_their_lifts_and_the_page_says_that_they_are_launche
     assert table.columns == ["truth", "ESS %", *names, "lift %, truth", "lift %, local DR"]
     near, far = table.rows
     assert [cell.text for cell in near.cells][-2:] == ["+4.0", "−2.0"]
-    assert [cell.text for cell in far.cells][2:4] == ["refused", "refused"]
+    assert [cell.text for cell in far.cells][2:4] == ["no estimate", "no estimate"]
     text = said(off_policy_section({"off_policy": part}))
     assert says(text, "launch without jitter") and says(text, "pages drawn") and "not a launch." not in text
 
@@ -53,7 +53,7 @@ def test_a_file_of_an_older_version_is_said_to_keep_the_jitter():
 def test_a_launch_in_full_has_its_bias_bound_and_today_s_values():
     table = answer_table("near", make_launches()["targets"]["near"], "revenue")
     labels = [row.label for row in table.rows]
-    assert labels[-3:] == ["today's values (local DR)", "as logged, with jitter", "truth (simulator)"]
+    assert labels[-3:] == ["the current values (local DR)", "as logged, with jitter", "truth (simulator)"]
     first = dict(zip(table.columns, table.rows[1].cells, strict=False))
     assert (first["bias ≤"].text, first["inside"].text, first["lift %"].text) == ("0.6", "12,486", "−2.0")
     assert {len(row.cells) for row in table.rows} == {len(table.columns)}
@@ -86,15 +86,15 @@ def test_an_interval_that_misses_the_truth_is_toned():
 
 def test_words_count_answers_and_refusals_and_judge_the_direct_method():
     words = off_policy_section(metrics()).finding
-    # four weighted answers, one of which misses; two of six questions refused
+    # four weighted answers, one of which misses; two of six targets without an estimate
     assert says(words[0], "75 % of the answers", "revenue") and says(words[0], "33 %", "refused")
     assert says(words[1], "covers the truth", "0 %")
 
 
 def test_refusals_carry_their_reason_within_one_world_only():
     (line,) = refusals(metrics()["off_policy"])
-    assert says(line, "far: refused by", "IPS", "doubly robust") and says(line, "missing", "too far")
-    assert "refused by" not in said(off_policy_section(metrics(seeds=True)))
+    assert says(line, "far: no estimate by", "IPS", "doubly robust") and says(line, "missing", "too far")
+    assert "no estimate by" not in said(off_policy_section(metrics(seeds=True)))
     assert "between worlds" in said(off_policy_section(metrics(seeds=True)))
 
 

@@ -21,11 +21,11 @@ MEASURED = {
 
 def replayed():
     entries = {name: {"value": value, "low": value, "high": value} for name, value in MEASURED.items()}
-    evidence = {
-        **{"market": "last week", "says": [], "notes": [], "models": {}, "level": "bids"},
+    replay = {
+        **{"log": "last week", "says": [], "notes": [], "models": {}, "level": "bids"},
         "resampled": {"by": "user", "why": "users come again"},
     }
-    return {"arms": {"logged": entries}, "baseline": "logged", "evidence": evidence}
+    return {"arms": {"logged": entries}, "baseline": "logged", "replay": replay}
 
 
 def text_of(section):
@@ -34,7 +34,7 @@ def text_of(section):
 
 def test_measures_of_a_log_have_names_for_people_and_their_units():
     rows = {row.label: row.cells[0].text for row in all_measures_table(replayed()).rows}
-    assert rows["Clicks observed %"] == "53.0" and rows["Slots filled %"] == "98.0"
+    assert rows["Clicks observed %"] == "53.0" and rows["Fill rate %"] == "98.0"
     assert not any("_" in label for label in rows)
     assert {"observed_clicks_share", "fill_rate"} <= {name for _, name, _ in glossary(replayed())}
 
@@ -43,6 +43,7 @@ def test_columns_that_a_log_cannot_fill_are_left_out():
     table = arms_table(replayed())
     assert [group for group, _ in table.groups] == [
         "Revenue per request, lift %",
+        "Guardrails, lift %",
         "CTR lift %",
         "CTR %",
     ]
@@ -57,26 +58,26 @@ def test_nothing_is_said_of_true_rates_where_there_are_none():
         money_section(metrics)
     )
     assert money_table(metrics).rows[0].cells[1].text == "30.5"
-    assert funnel_section(metrics).title == "From candidates to the page"
-    drawn = {key: value for key, value in metrics.items() if key != "evidence"}
+    assert funnel_section(metrics).title == "Candidates per stage"
+    drawn = {key: value for key, value in metrics.items() if key != "replay"}
     assert "true probability" in text_of(arms_section(drawn))
-    assert funnel_section(drawn).title == "Where the money is lost"
+    assert funnel_section(drawn).title == "Value loss by stage"
 
 
 def test_a_log_has_an_evidence_level_in_place_of_a_seed():
     metrics = {**replayed(), "seed": 1, "requests": 8}
-    assert facts(metrics, {})[0] == "a log replayed, evidence level bids"
+    assert facts(metrics, {})[0] == "a log replayed, log completeness: bids"
     answer = {"arm": "logged", "run": "last week", "seed": 1, "requests": 8}
     assert "seed 1" in answer_facts(answer)
-    told = answer_facts({**answer, "evidence": metrics["evidence"]})
-    assert "evidence level bids" in told and "seed 1" not in told
+    told = answer_facts({**answer, "replay": metrics["replay"]})
+    assert "log completeness: bids" in told and "seed 1" not in told
 
 
 def test_pairing_in_a_log_needs_no_random_numbers():
     worth = {"log_times": {"value": 1.4, "low": 0.7, "high": 2.1}}
-    point = {"settings": {}, "metrics": {}, "pairing": {"clicked": worth, "expected": worth}}
+    point = {"settings": {}, "metrics": {}, "variance_reduction": {"realised": worth, "expected": worth}}
     assert "random numbers" in pairing_words({"points": [point]})
-    words = pairing_words({"points": [point], "evidence": {"level": "bids"}})
+    words = pairing_words({"points": [point], "replay": {"level": "bids"}})
     assert (
         "other requests of the same market" in words
         and "random numbers" not in words
@@ -87,7 +88,7 @@ def test_pairing_in_a_log_needs_no_random_numbers():
 def test_only_measures_that_a_log_has_are_explained():
     explained = {name: meaning for _, name, meaning in glossary(replayed())}
     assert "rcs" not in explained and "users of the log" in explained[""]
-    drawn = {key: value for key, value in replayed().items() if key != "evidence"}
+    drawn = {key: value for key, value in replayed().items() if key != "replay"}
     assert "rcs" in {name for _, name, _ in glossary(drawn)}
 
 

@@ -46,7 +46,7 @@ def test_the_table_has_a_row_per_cell_with_lifts_over_the_first():
     assert first == ["1.00", "0", "10.00", "0", "yes"]
     assert second == ["1.20", "+20.0", "8.00", "−20.0", "yes"]  # 1.2 / 1 - 1, 0.08 / 0.1 - 1
     assert table.rows[1].cells[1].interval == "[+18.0, +22.0]" and table.rows[1].cells[1].tone == "up"
-    assert [row.tag for row in table.rows] == ["first", "", "", ""]
+    assert [row.tag for row in table.rows] == ["reference", "", "", ""]
 
 
 @pytest.mark.parametrize("error", ["payment_error_vs_oracle", "cpc_error"])
@@ -67,7 +67,7 @@ def test_the_csv_has_every_number_and_empty_cells_for_what_is_undefined():
 def test_the_words_name_the_frontier():
     words, rest = sweep_words(findings(FOUR), X, Y)
     assert says(words, "frontier", "slots=2 and slots=1") and "slots=3" not in words
-    assert says(rest, "2 of 4", "beaten by none") and says(rest, "by their estimates")
+    assert says(rest, "2 of 4", "Pareto-optimal") and says(rest, "by their estimates")
     best, rest = sweep_words(findings([(0.1, 1.0), (0.2, 2.0)]), X, Y)
     assert best.startswith("slots=2 is best in revenue") and says(rest, "by their estimates")
     assert sweep_words(findings([(None, 1.0)]), X, Y)[0].startswith("No cell has both")
@@ -85,7 +85,7 @@ def test_the_page_says_which_worlds_and_escapes_names():
 
 
 def test_measures_without_a_better_end_are_no_axes():
-    assert {"expected_ctr", "welfare", "cpc_error"} <= set(known_measures(has_market=False))
+    assert {"expected_ctr", "welfare_efficiency", "cpc_error"} <= set(known_measures(has_market=False))
     assert not {"cpc", "cpc_bias", "market.revenue"} & set(known_measures(has_market=False))
     assert "market.surplus" in known_measures(has_market=True)
 

@@ -44,13 +44,13 @@ def test_of_many_the_first_are_named_and_the_rest_counted(metrics):
 def test_where_all_settled_the_section_says_so(metrics):
     metrics["training"]["ltr"] = line(0.0)
     section = training_section(metrics)
-    assert training_warnings(metrics) == [] and says(section.finding[0], "Yes", "none of the 2")
+    assert training_warnings(metrics) == [] and says(section.finding[0], "All 2", "converged")
 
 
 def test_the_table_tells_steps_end_and_descent(metrics):
     row = [cell.text for cell in cells(training_table(metrics), "ltr")]
-    assert row == ["4", "150", "0.1000", "0.6000", "0.7000", "12.0", "still gains"]  # 0.1 + 0.2 / 2^20
-    assert [cell.text for cell in cells(training_table(metrics), "rank")][-1] == "settled"
+    assert row == ["4", "150", "0.1000", "0.6000", "0.7000", "12.0", "not converged"]  # 0.1 + 0.2 / 2^20
+    assert [cell.text for cell in cells(training_table(metrics), "rank")][-1] == "converged"
 
 
 def test_estimated_slots_stand_beside_the_truth(metrics):

@@ -59,7 +59,7 @@ def test_a_difference_has_the_digits_that_its_interval_knows():
 
 def test_several_values_have_a_row_each_below_today_s():
     table = points_table(answer((0.3, 0.98), (0.5, 1.05)))
-    assert [row.label for row in table.rows] == ["0.4", "0.3", "0.5"] and table.rows[0].tag == "today"
+    assert [row.label for row in table.rows] == ["0.4", "0.3", "0.5"] and table.rows[0].tag == "current"
     assert [row.cells[0].text for row in table.rows] == ["0", "−2.0", "+5.0"]
     assert [row.cells[-1].text for row in table.rows] == ["", "310", "310"]
     assert table.rows[1].cells[-2].interval == "[57, 67]"
@@ -72,15 +72,15 @@ def test_several_values_have_a_row_each_below_today_s():
     ("asked", "parts"),
     [
         (answer((0.5, 1.034)), ["0.5", "plain", "+3.4 % [+2.4, +4.4]", "expected revenue"]),
-        (answer((0.5, 1.004)), ["[−0.6, +1.4]", "expected revenue", "is not significant"]),
-        (answer((0.3, 0.9), (0.5, 1.05), (0.6, 1.0)), ["0.5", "brings most", "expected revenue", "+5.0 %"]),
+        (answer((0.5, 1.004)), ["[−0.6, +1.4]", "expected revenue", "not significant"]),
+        (answer((0.3, 0.9), (0.5, 1.05), (0.6, 1.0)), ["0.5", "highest", "expected revenue", "+5.0 %"]),
         (answer((0.3, 0.9), (0.5, 1.05)), ["best may lie beyond"]),
-        (answer((0.3, 0.9), (0.4, 1.0), (0.5, 0.95)), ["plain", "0.4", "brings most"]),
-        (answer((0.5, 0.99), (0.6, 0.9)), ["None", "auction.reserve_cpc", "more expected revenue", "0.4"]),
+        (answer((0.3, 0.9), (0.4, 1.0), (0.5, 0.95)), ["plain", "0.4", "highest"]),
+        (answer((0.5, 0.99), (0.6, 0.9)), ["auction.reserve_cpc", "none", "higher expected revenue", "0.4"]),
         (answer((0.5, 0.99), (0.6, 0.9)), ["the best of them", "0.5", "−1.0 %"]),
         (
-            answer(("gsp", 1.0), ("first", 1.1), parameter="auction.pricing", today="gsp"),
-            ["first", "brings most"],
+            answer(("gsp", 1.0), ("first", 1.1), parameter="auction.pricing", current="gsp"),
+            ["first", "highest", "current gsp"],
         ),
     ],
 )
@@ -99,14 +99,14 @@ def test_the_best_inside_the_range_is_not_called_the_last():
 
 def test_the_worth_of_pairing_is_said():
     text = pairing_words(answer((0.5, 1.1)))
-    assert says(text, "310 times [305, 315]", "clicked", "62 times [57, 67]", "expected")
-    assert says(pairing_words(answer((0.5, 1.1), (0.6, 1.1))), "310 times", "clicked")
+    assert says(text, "310 [305, 315]", "realised", "62 [57, 67]", "expected")
+    assert says(pairing_words(answer((0.5, 1.1), (0.6, 1.1))), "310", "realised")
     assert says(pairing_words(answer((0.5, 1.0), worths=(None, None))), "Nothing", "differs")
 
 
 def test_a_measure_that_moves_while_no_page_does_is_explained():
     """A tiny reserve: nobody pays it, but with the true CTRs somebody would."""
-    asked = answer((0.01, 1.0), today=0.0, worths=(None, None))
+    asked = answer((0.01, 1.0), current=0.0, worths=(None, None))
     point = asked["points"][0]["metrics"]
     still = {"value": 0.0, "low": 0.0, "high": 0.0}
     for name in point:
@@ -129,7 +129,7 @@ def test_the_csv_has_every_number_unrounded():
     assert len(rows) == 2 * 8 and rows[0]["setting"] == "auction.reserve_cpc = 0.5"
     assert float(rows[0]["lift"]) == 1.1 / 1.0 - 1 and float(rows[0]["difference_high"]) == 1.1 - 1.0 + 0.001
     gone = next(row for row in rows[8:] if row["metric"] == "rcs")
-    assert gone["then"] == gone["lift"] == "" and gone["today"] == "1.0"
+    assert gone["variant"] == gone["lift"] == "" and gone["current"] == "1.0"
 
 
 def test_a_study_shows_a_section_per_question():
@@ -138,7 +138,7 @@ def test_a_study_shows_a_section_per_question():
     assert [part.text for part in section.parts if part.shape == "heading"] == ["curve", "single"]
     curve, single = tables(section).values()
     assert curve.corner == "auction.reserve_cpc"
-    assert single.columns == ["today", "then", "difference", "lift %"]
+    assert single.columns == ["current", "variant", "difference", "lift %"]
     lines = what_if_lines(metrics, 80)
     assert [plain(line).split(": ")[0] for line in lines] == ["What if, curve", "What if, single"]
     assert what_if_section({}) is None and what_if_lines({}, 80) == []

@@ -65,9 +65,9 @@ def test_words_name_the_launch_the_bias_and_what_mends_it(metrics):
 def test_what_can_be_trusted_is_told_apart_from_what_is_too_uncertain(metrics):
     words = trust_words(metrics)
     assert judged(words) == {
-        "To be trusted here": ["split budgets"],
-        "Misleading": ["by request"],
-        "Too uncertain to tell": ["by user"],
+        "Unbiased within error": ["split budgets"],
+        "Biased": ["by request"],
+        "Inconclusive": ["by user"],
         "Without an interval": ["switchback"],
     }
     assert says(words, "split budgets", "+1.0 points [−1.0, +3.0]")
@@ -77,9 +77,9 @@ def test_what_can_be_trusted_is_told_apart_from_what_is_too_uncertain(metrics):
 def test_if_all_miss_none_is_trusted_and_split_budgets_are_not_praised(metrics):
     for kind in ("user", "budget"):
         metrics["market"]["designs"]["kinds"][kind] = metrics["market"]["designs"]["kinds"]["request"]
-    assert says(trust_words(metrics), "None", "to be trusted")
+    assert says(trust_words(metrics), "No design", "unbiased")
     assert judged(trust_words(metrics)) == {
-        "Misleading": ["by request", "by user", "split budgets"],
+        "Biased": ["by request", "by user", "split budgets"],
         "Without an interval": ["switchback"],
     }
     words = design_words(metrics)

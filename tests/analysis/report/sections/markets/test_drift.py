@@ -70,9 +70,9 @@ def test_the_terminal_has_the_columns_that_answer_the_question(metrics):
         *("AUC/req. pages", "less base", "AUC/req. all ads", "AUC pooled"),
     }
     text = terminal_summary(metrics)
-    wanted = ("Does the level hold?", "slope/100", "drifts, p 0.002", "AUC/req. pages", "AUC pooled")
+    wanted = ("Score stationarity", "slope/100", "drifts, p 0.002", "AUC/req. pages", "AUC pooled")
     assert all(part in text for part in wanted)
-    assert "Does the level hold?" not in terminal_summary(learning_metrics())
+    assert "Score stationarity" not in terminal_summary(learning_metrics())
 
 
 def test_over_several_worlds_it_counts_those_that_drift_and_those_that_hold(metrics):

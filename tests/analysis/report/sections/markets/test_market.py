@@ -48,13 +48,13 @@ def test_days_are_listed_with_what_other_arms_earned_on_each():
 
 def test_late_clicks_have_a_table_only_where_clicks_are_late():
     metrics = make_metrics()
-    assert delayed_table(metrics) is None and "Late clicks" not in tables(market_section(metrics))
+    assert delayed_table(metrics) is None and "Delayed clicks" not in tables(market_section(metrics))
     for arm in metrics["market"]["arms"].values():
         arm |= {"click_delay": 30.0, "overspend_limit": 0.05, "overspend_share": 0.04, "pending_clicks": 3}
     metrics["market"]["arms"]["ltr"]["beyond_limit"] = 0.5
     table = delayed_table(metrics)
     shown = dict(zip(table.columns, texts(table, "logloss"), strict=True))
-    assert (shown["Still under way"], shown["Declared limit %"], shown["Limit kept"]) == ("3", "5.00", "yes")
+    assert (shown["Pending clicks"], shown["Declared limit %"], shown["Limit kept"]) == ("3", "5.00", "yes")
     assert texts(table, "ltr")[-1] == "no"
 
 

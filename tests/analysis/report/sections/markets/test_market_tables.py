@@ -76,8 +76,8 @@ def test_an_hour_is_written_as_time():
 
 def test_one_sentence_says_who_ran_dry_who_kept_pace_and_that_nobody_overspent(metrics):
     words = market_words(metrics)
-    assert says(words, "logloss", "greedy", "100 %", "06:00", "ran dry early")
-    assert says(words, "paced", "4.0 percentage points", "in step")
+    assert says(words, "logloss", "greedy", "100 %", "06:00", "exhausted their budgets early")
+    assert says(words, "paced", "4.0 pp", "on pace")
     assert says(words, "no advertiser", "beyond its budget") and len(clauses(words)) == 3
 
 
@@ -85,12 +85,12 @@ def test_running_dry_as_the_day_ends_is_not_running_dry_early(metrics):
     paced = metrics["market"]["arms"]["logloss"]["bidders"]["paced"]
     paced["budget_exhausted"] = 0.9  # at 23:30, after 47 of 48 updates
     words = market_words(metrics)
-    assert says(words, "paced", "4.0 percentage points", "in step") and not says(words, "paced", "ran dry")
+    assert says(words, "paced", "4.0 pp", "on pace") and not says(words, "paced", "exhausted")
 
 
 def test_a_kind_that_saves_its_money_strays_from_traffic(metrics):
     metrics["market"]["arms"]["logloss"]["bidders"]["paced"]["max_pacing_error"] = 0.4
-    assert says(market_words(metrics), "paced", "40.0 percentage points", "strayed")
+    assert says(market_words(metrics), "paced", "40.0 pp", "went off pace")
 
 
 def test_overspend_is_told(metrics):
@@ -165,6 +165,6 @@ def test_the_market_of_several_worlds_is_their_mean(metrics):
 def test_the_terminal_prints_the_bidders_and_fits(metrics):
     text = terminal_summary(renamed(metrics, "greedy", "[red]greedy[/red]"), width=80)
     assert "Budgets in the market, logloss" in text and "[red]greedy[/red]" in text
-    assert "06:00" in text and "ran dry early" in " ".join(text.split())
+    assert "06:00" in text and "exhausted their budgets early" in " ".join(text.split())
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "Budgets in the market" not in terminal_summary(minimal_metrics())

@@ -1,0 +1,1 @@
+"""Analysis of finished runs: traces, what-ifs, comparisons and off-policy estimates."""

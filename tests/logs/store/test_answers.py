@@ -1,0 +1,75 @@
+"""What a log can answer follows from its columns and from how much of it the declared rule gives again."""
+
+import copy
+
+import pytest
+
+from cascade_sim import import_logs
+from worlds.small_log import small_log
+
+WHOLE = small_log(40)
+
+
+def said(log, folder):
+    answer = import_logs(log.write(folder / "log"), folder / "market")
+    lines = str(answer).split("\n")
+    return answer, [line for line in lines if line.startswith(("supports", "does not support"))]
+
+
+@pytest.fixture
+def log():
+    return copy.deepcopy(WHOLE)
+
+
+def test_all_that_was_logged_can_be_asked(log, tmp_path):
+    answer, lines = said(log, tmp_path)
+    assert answer.replayed == 1.0
+    assert lines[:2] == [
+        "supports: what was shown, clicked and paid",
+        "supports: pricing rules, higher reserves and squashing within the logged set; under the declared "
+        "rule 100 % of the pages come out as logged",
+    ]
+    assert any(line.startswith("does not support: off-policy estimates: no propensities") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("lost", "can", "cannot"),
+    [
+        ("    click: clicked\n", "what was shown and paid", "no outcome was logged (click)"),
+        (
+            "    price: {column: cost, unit: micros}\n",
+            "what was shown and clicked",
+            "what was paid: no price was logged",
+        ),
+        (
+            ", pctr: p_click",
+            "what was shown, clicked and paid",
+            "squashing and other predictions: no pCTR was logged (pctr)",
+        ),
+    ],
+)
+def test_what_is_not_mapped_is_no_answer(lost, can, cannot, log, tmp_path):
+    log.mapping = log.mapping.replace(lost, "")
+    _, lines = said(log, tmp_path)
+    assert f"supports: {can}" in lines
+    assert any(line.startswith("does not support: ") and cannot in line for line in lines)
+    assert not any(cannot in line for line in said(WHOLE, tmp_path / "whole")[1])
+
+
+def test_under_a_rule_that_the_log_does_not_follow_nothing_is_promised(log, tmp_path):
+    log.mapping = log.mapping.replace("pricing: gsp", "pricing: first")
+    answer, lines = said(log, tmp_path)
+    assert answer.replayed < 0.5
+    assert not any(line.startswith("supports: pricing rules") for line in lines)
+    told = next(line for line in lines if line.startswith("does not support: pricing rules"))
+    assert "under the declared rule only" in told and "audit-logs looks for the rule" in told
+    log.mapping = log.mapping.replace("rule: {pricing: first, squashing: 1}\n", "")
+    lines = said(log, tmp_path / "none")[1]
+    assert any("under the usual rule (none is declared) 100 %" in line for line in lines)
+
+
+def test_prices_of_clicked_ads_alone_are_called_that(log, tmp_path):
+    for row in log.shown:
+        row["cost"] = row["cost"] if row["clicked"] else ""
+    share = 100 * sum(row["clicked"] for row in log.shown) / len(log.shown)
+    assert f"paid (known of {share:.3g} % of the shown ads)" in said(log, tmp_path)[1][0]
