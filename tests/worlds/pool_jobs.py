@@ -70,8 +70,8 @@ def chunk_server(folder, deaths):
 
 def wait_for_ever(folder, name):
     """At work until told to stop; if nobody does, it says so."""
-    visit(folder, name)
     try:
+        visit(folder, name)  # inside: whoever reads the mark may send the signal before the next line
         for _ in range(int(HANG / 0.02)):  # a signal is looked at between two steps
             time.sleep(0.02)
         visit(folder, f"{name}-done")
