@@ -343,7 +343,8 @@ def _json(file: Path, rng: Random) -> Damage:
     before = owner[place[-1]]
     if rng.random() < 0.15:
         del owner[place[-1]]
-        what, kind = "gone", True
+        # A log without a declared rule is one, too: every answer on it says so.
+        what, kind = "gone", place != ("rule",)
     else:
         value = rng.choice((*OTHERS, before * 2 if isinstance(before, int | float) else f"{before}x"))
         owner[place[-1]] = value
