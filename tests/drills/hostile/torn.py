@@ -324,7 +324,8 @@ def _asked(prepared: Prepared, place: Path, rng: Random, names: set[str]) -> Out
         folder = prepared.finished(name)
         if ask(folder).out.replace(str(folder), "RUN") == said:
             return Outcome(HARMLESS, what)
-    return Outcome(SILENT, what, answer.out[-600:])
+    is_told = answer.names(f"{place / 'out'} is not sealed")  # the power went before the last file of a run
+    return Outcome(DETECTED if is_told else SILENT, what, answer.out[-600:])
 
 
 def _goes_on(prepared: Prepared, place: Path, name: str, how: tuple[str, ...], what: str) -> Outcome:
