@@ -269,7 +269,7 @@ def _short(filename: str) -> str:
     path = Path(filename)
     try:
         return path.resolve().relative_to(Path.cwd()).as_posix()
-    except ValueError:
+    except (ValueError, OSError):  # it lies elsewhere, or the working folder was removed
         return filename
 
 

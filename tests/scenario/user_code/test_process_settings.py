@@ -72,6 +72,15 @@ def test_a_class_may_write_to_a_stream_and_not_close_it(name, monkeypatch):
     assert not stream.closed and stream.getvalue() == "hello\n"
 
 
+def test_an_error_is_told_where_the_working_folder_was_removed(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(UserError, match="place: Mine: .*ValueError: no"), errors_of("place", "mine.py:Mine"):
+        raise ValueError("no")
+
+
 CLICK_MODEL = """
 import numpy as np
 class Mine:
