@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from answers.learning import around, learning_metrics, make_learning
@@ -40,10 +42,20 @@ def make_drift(arm: str) -> dict[str, Any]:
         "page_gauc": [around(0.6)] * len(version),
         "auc": [{"value": 0.8 - 0.01 * len(arm), "low": None, "high": None}] * len(version),
         "ece": [{"value": 0.02, "low": None, "high": None}] * len(version),
-        "drift": drift_section(version, score, off),
+        "drift": drift_of(tuple(version), tuple(score), off),
         "settled": make_settled(arm),
         "revenue_per_request": around(2.0, **({} if arm == "logloss" else {"lift": around(-0.05, 0.01)})),
     }  # fmt: skip
+
+
+def drift_of(version: tuple[int, ...], score: tuple[float, ...], off: dict[str, list[float]]) -> Any:
+    """drift_section, computed once: its tests draw many series, and every report of these asks the same."""
+    return deepcopy(_drift_once(version, score, tuple((name, tuple(x)) for name, x in off.items())))
+
+
+@cache
+def _drift_once(version: tuple[int, ...], score: tuple[float, ...], off: tuple[Any, ...]) -> Any:
+    return drift_section(list(version), list(score), {name: list(x) for name, x in off})
 
 
 def make_settled(arm: str) -> dict[str, Any]:
@@ -68,10 +80,9 @@ def with_drift(metrics: dict[str, Any]) -> None:
         if arm in RANKERS:
             n, made = len(section["learning"]["time"]), make_drift(arm)
             curves = {key: made[key][:n] for key in ("mean_score", "logloss", "auc", "ece")}
-            score = [one["value"] for one in curves["mean_score"]]
-            drift = drift_section(
-                made["version"][:n], score, {"scale_off": [1.2] * n, "shown_scale_off": [1.1] * n}
-            )
+            score = tuple(one["value"] for one in curves["mean_score"])
+            off = {"scale_off": [1.2] * n, "shown_scale_off": [1.1] * n}
+            drift = drift_of(tuple(made["version"][:n]), score, off)
             section["learning"] |= {**curves, "ranker": made["ranker"], "drift": drift}
 
 

@@ -19,6 +19,7 @@ from cascade_sim.storage.tables import read_table, tables
 from cascade_sim.study.rebuild import Plan
 from cascade_sim.study.run import run_world
 from cascade_sim.study.simulation import Simulation
+from worlds.pool_jobs import in_this_process
 from worlds.timed_market import SCARCE, timed_scenario
 
 
@@ -93,20 +94,32 @@ def test_a_study_without_a_market_has_no_such_section(tmp_path):
     assert "market" not in run_world(scenario, tmp_path / "plain", "cpu")
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.drill)])
+@pytest.mark.parametrize(
+    "engine", ["here", *(pytest.param(engine, marks=pytest.mark.drill) for engine in ("local", "ray"))]
+)
 def test_arms_that_are_jobs_leave_the_same_bytes_as_one_after_the_other(found, engine, tmp_path, monkeypatch):
-    """With two workers and enough to do, every arm's market is lived in a process of its own."""
+    """With two workers and enough to do, every arm's market is a job, and lived in a process of its own."""
     folder, _, section = found
     if engine == "ray":
         pytest.importorskip("ray")
     monkeypatch.setattr(market, "WORTH_A_PROCESS", 1)
-    monkeypatch.setattr(study, "live_market", None)  # of this process, which has others for it
+    done = []
+    if engine == "here":
+
+        def run_here(jobs, *arguments, **options):
+            done.extend(job.name for job in jobs)
+            return in_this_process(jobs, *arguments, **options)
+
+        monkeypatch.setattr("cascade_sim.engines.local.run_jobs", run_here)
+    else:
+        monkeypatch.setattr(study, "live_market", None)  # of this process, which has others for it
     scenario = timed_scenario(SCARCE)
-    with open_engine(engine) as opened:
+    with open_engine("local" if engine == "here" else engine) as opened:
         sim = Simulation(scenario, scenario.seed, 2, engine=opened)
         context = RunContext(tmp_path.absolute(), workers=2, engine=opened)
         again = run_markets(sim, context)
     assert json.dumps(again) == json.dumps(section) and "markets" in context.progress.seconds
+    assert engine != "here" or len(done) == 2, done
     for arm in ("now", "opt"):
         part = f"logs/market-{arm}/part-00000.parquet"
         assert (folder / part).read_bytes() == (tmp_path / part).read_bytes()

@@ -95,7 +95,7 @@ def test_a_run_of_it_trains_a_model_and_answers_a_what_if(place, capsys):
     asked = ["whatif", str(place / "run"), "--set", "auction.reserve_cpc=0.5", "--quiet"]
     assert main(asked) == 0
     answer = json.loads(next((place / "run" / "whatif").glob("*/whatif.json")).read_text())
-    assert OF_REPLICATES.format(n=20) in answer["notes"]
+    assert OF_REPLICATES.format(n=8) in answer["notes"]
     rows = matching_whatifs([answer], [answer])
     assert rows and all(row["is_inside"] and row["overlaps"] for row in rows)
 
