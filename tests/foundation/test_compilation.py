@@ -136,6 +136,7 @@ def test_a_file_with_a_flipped_bit_is_compiled_anew(called, sources, tmp_path):
     assert called(sources) == (14.0, ["outer.outer", "inner.half"])
 
 
+@pytest.mark.drill
 @pytest.mark.usefixtures("compiled")
 def test_a_file_under_the_name_of_another_is_not_loaded(called, sources, tmp_path):
     half, outer = files(tmp_path / "cache")

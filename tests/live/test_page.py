@@ -88,6 +88,7 @@ def headline(page):
     return page.locator("#headline").inner_text()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("width", "scheme"), SIZES)
 def test_it_fits_its_window_and_leads_with_the_answer(visit, width, scheme):
     page = visit("?set=auction.reserve_cpc=0.6", width, scheme)
@@ -118,6 +119,7 @@ def test_a_slider_moves_the_answer_and_the_address_and_the_address_restores_it(v
     assert "set=" not in again.url
 
 
+@pytest.mark.drill
 def test_everything_can_be_done_with_the_keyboard(visit):
     page = visit()
     page.locator("#parameter-auction-squashing").focus()
@@ -131,6 +133,7 @@ def test_everything_can_be_done_with_the_keyboard(visit):
     assert page.evaluate("document.activeElement.id") == "tab-funnel"
 
 
+@pytest.mark.drill
 def test_every_control_has_a_name_for_who_cannot_see(visit):
     page = visit("?set=auction.reserve_cpc=0.6&view=requests&request=7")
     page.locator("#look h2").wait_for()
@@ -163,6 +166,7 @@ def test_the_exact_answer_is_marked_and_the_command_is_shown(visit, folder):
     page.locator("#basis .badge", has_text="bootstrapped").wait_for()
 
 
+@pytest.mark.drill
 def test_an_exact_answer_says_that_it_holds_the_arm_against_itself(visit):
     page = visit("?set=auction.reserve_cpc=0.6&against=ltr")
     assert "compared with arm ltr" in page.locator("#question").inner_text()
@@ -174,6 +178,7 @@ def test_an_exact_answer_says_that_it_holds_the_arm_against_itself(visit):
     assert "compared with the unmodified arm" in page.locator("#question").inner_text()
 
 
+@pytest.mark.drill
 def test_the_answer_stays_in_sight_while_a_parameter_below_it_is_turned(visit):
     page = visit(width=390)
     assert page.locator("#mini").is_hidden()
@@ -186,12 +191,14 @@ def test_the_answer_stays_in_sight_while_a_parameter_below_it_is_turned(visit):
     assert page.locator("#mini").inner_text() == headline(page).replace("\n", " ")
 
 
+@pytest.mark.drill
 def test_the_curve_has_a_point_where_the_parameter_stands(visit):
     page = visit("?set=auction.reserve_cpc=0.123")
     page.locator("#curve-chart circle.now").wait_for()
     assert "= 0.123:" in page.locator("#curve-chart circle.now title").text_content()
 
 
+@pytest.mark.drill
 def test_the_address_has_what_was_looked_for_among_the_requests(visit):
     page = visit("?set=cascade.slots=2&view=requests&find.sort=loss&find.changed=&find.least=0.01")
     page.locator("#list table").wait_for()
@@ -204,6 +211,7 @@ def test_the_address_has_what_was_looked_for_among_the_requests(visit):
     assert "find.user=no+such" in page.url and "find.least=0.01" in page.url
 
 
+@pytest.mark.drill
 def test_a_server_that_is_gone_is_said_to_be(visit):
     page = visit(known=("net::ERR_FAILED",))
     page.route("**/api/answer*", lambda route: route.abort())

@@ -151,7 +151,7 @@ def test_no_changed_bit_of_an_exported_table_is_imported(exported, tmp_path):
 
     folder = shutil.copytree(exported.folder, tmp_path / "log")
     rng = random.Random(1)
-    for number in range(200):
+    for number in range(50):
         file = rng.choice(sorted(folder.glob("*.parquet")))
         data = file.read_bytes()
         at, bit = rng.randrange(len(data)), rng.randrange(8)

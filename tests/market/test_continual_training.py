@@ -81,6 +81,7 @@ def test_a_long_stream_gets_its_curves_and_its_mark(figures):
     assert found["mean_pctr"][-1]["value"] / truths.pop() == pytest.approx(found["pcoc"][-1]["value"])
 
 
+@pytest.mark.drill
 def test_over_worlds_the_verdict_becomes_the_share_of_those_that_drift(figures):
     studies = []
     for seed, mark in enumerate((1.0, 0.0, 1.0, 1.0)):

@@ -138,7 +138,8 @@ def test_a_launch_with_fresh_weights_begins_with_the_sigmoid(fits):
     assert same(fits[1][2], fits[0][3])
 
 
-@pytest.mark.parametrize("logged_scores_from", [pytest.param(None, marks=pytest.mark.drill), "steady"])
+@pytest.mark.drill
+@pytest.mark.parametrize("logged_scores_from", [None, "steady"])
 def test_a_market_with_a_joint_map_goes_on_to_the_same_bytes(logged_scores_from, tmp_path, monkeypatch):
     """Stopped after its second checkpoint: the map of that moment is in it."""
 

@@ -119,7 +119,7 @@ def test_arms_that_are_jobs_leave_the_same_bytes_as_one_after_the_other(found, e
         context = RunContext(tmp_path.absolute(), workers=2, engine=opened)
         again = run_markets(sim, context)
     assert json.dumps(again) == json.dumps(section) and "markets" in context.progress.seconds
-    assert engine != "here" or len(done) == 2, done
+    assert len(done) == (2 if engine == "here" else 0)
     for arm in ("now", "opt"):
         part = f"logs/market-{arm}/part-00000.parquet"
         assert (folder / part).read_bytes() == (tmp_path / part).read_bytes()

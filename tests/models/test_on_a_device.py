@@ -69,6 +69,7 @@ with pretend:
 """
 
 
+@pytest.mark.drill
 def test_the_pretend_device_refuses_what_devices_refuse_and_counts_who_waits_for_it():
     run = subprocess.run(
         [sys.executable, "-c", SAID], cwd=ROOT, capture_output=True, text=True, timeout=HANG, check=True

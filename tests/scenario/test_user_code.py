@@ -188,6 +188,7 @@ def test_a_class_that_is_edited_while_its_run_is_under_way_spoils_it(folder, cap
     assert json.loads((folder / "out" / "manifest.json").read_text())["status"] == "running"
 
 
+@pytest.mark.drill
 def test_the_worlds_of_a_study_are_not_taken_for_those_of_the_old_code(folder, no_report):
     """Not even if it was a module that nobody could see coming; the study knows what its worlds loaded."""
     from cascade_sim.scenario.file import load_scenario

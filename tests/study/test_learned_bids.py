@@ -150,6 +150,7 @@ def test_the_models_of_conversions_are_measured_against_conversions(learned):
     assert learned.metrics["pcvr_models"]["pcvr"]["pre_ranking_set"]["auc"]["value"] > 0.6
 
 
+@pytest.mark.drill
 def test_several_workers_give_the_same_numbers(learned, cache, tmp_path):
     kept = sorted(cache.rglob("*"))
     again = run_phases(tiny_scenario(*LEARNED), tmp_path / "logs", cache, workers=3)
@@ -198,6 +199,7 @@ LATE = (
 )
 
 
+@pytest.mark.drill
 def test_late_conversions_bias_a_model_without_a_correction_and_not_one_with(tmp_path):
     scenario = tiny_scenario(*LATE)
     sim = Simulation(scenario, scenario.seed)

@@ -98,6 +98,7 @@ def test_worlds_combine_to_intervals_of_the_paired_gap(swept):
     assert pareto_section(combined) is not None
 
 
+@pytest.mark.drill
 def test_objectives_with_one_setting_each_are_no_sweep(tmp_path):
     names = ("plain", "rcr-a", "csm")
     found = run_phases(

@@ -52,6 +52,7 @@ def test_no_metric_of_a_study_leaves_its_own_interval(study):
     assert set(ARM_MEASURES) | set(MODEL_MEASURES) <= known
 
 
+@pytest.mark.drill
 def test_no_metric_of_a_market_leaves_its_own_interval(market):
     assert not outside(market)
     known = {path[:1] + path[-1:] for path, _ in entries(market)}

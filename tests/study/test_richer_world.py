@@ -25,27 +25,31 @@ EVERYTHING = (
 )
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """The same study by one worker and by two, each with a cache of its own."""
-    folder = tmp_path_factory.mktemp("runs")
+def study_by(workers, folder):
+    """The study in a folder, by so many workers, with a cache of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cascade_sim.study.run.write_report", lambda *_: None)  # the page is not under test
-        for workers in (1, 2):
-            patch.setenv("CASCADE_SIM_CACHE", str(folder / f"cache-{workers}"))
-            scenario = tiny_scenario(*SHORT, *EVERYTHING)
-            run_study(scenario, RunContext(folder / f"{workers}", workers=workers, device="cpu"))
-    return folder
+        patch.setenv("CASCADE_SIM_CACHE", str(folder / "cache"))
+        scenario = tiny_scenario(*SHORT, *EVERYTHING)
+        run_study(scenario, RunContext(folder / "run", workers=workers, device="cpu"))
+    return folder / "run"
 
 
 @pytest.fixture(scope="module")
-def run(runs):
-    return reopen(runs / "1")
+def one(tmp_path_factory):
+    return study_by(1, tmp_path_factory.mktemp("one"))
 
 
-def test_a_study_again_and_with_other_workers_writes_the_same_bytes(runs):
-    assert (runs / "1" / "metrics.json").read_bytes() == (runs / "2" / "metrics.json").read_bytes()
-    assert digests(runs / "1") == digests(runs / "2")
+@pytest.fixture(scope="module")
+def run(one):
+    return reopen(one)
+
+
+@pytest.mark.drill
+def test_a_study_again_and_with_other_workers_writes_the_same_bytes(one, tmp_path):
+    two = study_by(2, tmp_path)
+    assert (one / "metrics.json").read_bytes() == (two / "metrics.json").read_bytes()
+    assert digests(one) == digests(two)
 
 
 def test_ads_that_are_not_there_are_never_shown_and_new_ones_come_after_the_log(run):

@@ -42,6 +42,7 @@ def test_the_outer_interval_holds_the_truth_which_the_inner_one_misses():
     assert share(outer, TRUTH) >= 0.975
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("edge", [0.0, 1.0])
 def test_the_outer_interval_holds_the_worst_that_may_hide(edge):
     # the hidden action earns nothing, or always 1: the truth is at one end, and half of 5 % may miss it

@@ -114,6 +114,7 @@ def runs(place):
     return folders
 
 
+@pytest.mark.drill
 def test_intervals_have_the_doubt_of_the_fit_in_them_and_values_have_not(runs):
     arms = [json.loads((runs[name] / "metrics.json").read_text())["arms"] for name in ("plain", "one fit")]
     sure, alone = (arm["logged"]["expected_revenue_per_request"] for arm in arms)
@@ -121,6 +122,7 @@ def test_intervals_have_the_doubt_of_the_fit_in_them_and_values_have_not(runs):
     assert sure["high"] - sure["low"] > 1.2 * (alone["high"] - alone["low"])
 
 
+@pytest.mark.drill
 def test_two_runs_in_it_are_compared_with_the_intervals_of_a_what_if(runs):
     measure = "metric == 'expected_revenue_per_request'"
     (both,) = compare(runs["plain"], runs["dear"]).frame().query(measure).to_dict("records")
@@ -130,6 +132,7 @@ def test_two_runs_in_it_are_compared_with_the_intervals_of_a_what_if(runs):
         assert both[key] == pytest.approx(asked[key], abs=1e-9)
 
 
+@pytest.mark.drill
 def test_runs_of_two_responses_to_one_log_are_not_paired(runs):
     with pytest.raises(UserError, match="world differs"):
         compare(runs["plain"], runs["one fit"])
