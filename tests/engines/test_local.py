@@ -70,6 +70,7 @@ print([n for n, (a, b) in enumerate(zip(served(1), served(2)), 1) if a != b])
 """
 
 
+@pytest.mark.drill
 def test_a_net_predicts_the_same_in_a_thread_as_in_the_main_one():
     """A product of 5 rows did not, where the libraries have several threads to share it between."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "2", "MKL_DYNAMIC": "false"}

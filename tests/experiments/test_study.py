@@ -108,6 +108,7 @@ def test_the_launch_is_the_controls_market_until_the_trial_begins(dearer):
     assert not np.array_equal(launch["cpc_micros"][~day[0]], control["cpc_micros"][~day[1]])
 
 
+@pytest.mark.drill
 def test_equal_arms_have_no_effect_and_every_design_says_so(tmp_path):
     arms = {"now": {"slots": 2}, "again": {"slots": 2}}
     scenario = design_scenario(

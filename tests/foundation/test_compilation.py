@@ -99,7 +99,7 @@ def files(folder):
     return sorted(folder.rglob("*.kernel"))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(
     ("file", "old", "new", "result", "anew"),
@@ -183,6 +183,7 @@ def test_folders_by_name_by_home_and_where_neither_can_be_written(called, source
     assert called(sources, **none, **unwritable) == (14.0, [])
 
 
+@pytest.mark.drill
 def test_processes_that_start_together_compile_each_kernel_once(called, sources):
     with ThreadPoolExecutor(3) as pool:
         done = list(pool.map(lambda _: called(sources), range(3)))
@@ -226,6 +227,7 @@ def test_every_line_of_the_list_is_a_kernel_and_its_types():
     assert precompile.line_of("m", "f", (numba.types.UniTuple(numba.types.int64, 2),)) == ""
 
 
+@pytest.mark.drill
 def test_the_list_is_compiled_once_by_several_processes(tmp_path, monkeypatch):
     lines = [
         line

@@ -196,6 +196,7 @@ with Progress() as progress, progress.stage("serve arms", total=2) as stage:
 """
 
 
+@pytest.mark.drill
 def test_kernels_that_are_compiled_are_said_to_be_and_only_then(tmp_path):
     (tmp_path / "compile.py").write_text(COMPILE)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "CASCADE_SIM_KERNELS": str(tmp_path / "kernels")}

@@ -79,6 +79,7 @@ def test_it_is_the_file_that_the_shown_command_writes(client, folder, tmp_path):
     assert client.get("/api/exact", params=asked).text == written
 
 
+@pytest.mark.drill
 def test_on_all_requests_the_quick_figures_are_the_exact_ones_and_their_intervals_alike(session, turns):
     base, blocks, widths = session.arm(Variant(session.baseline)), session.blocks(True), []
     for words in turns:

@@ -91,6 +91,7 @@ def test_the_dump_is_the_raw_score_and_the_map_goes_on_from_what_is_deployed(fit
     assert (told["calibrator"], told["fit"]) == ("piecewise_linear", "joint")
 
 
+@pytest.mark.drill
 def test_the_ranker_of_a_market_learns_what_it_would_without_its_map():
     """Up to the second deployment both are served with the study's calibrator, and show the same pages."""
     weights = []
@@ -129,6 +130,7 @@ def test_dumped_scores_may_be_those_of_another_model_that_learns_from_the_same_p
     assert found.metrics["learning"]["ranker"]["logged_scores_from"] == "steady"
 
 
+@pytest.mark.drill
 def test_a_launch_with_fresh_weights_begins_with_the_sigmoid(fits):
     sim = sim_for(training={"start_from": "random"}, **JOINT)
     log = live_and_learn(sim).log

@@ -192,6 +192,7 @@ def test_a_calibrator_without_a_click_to_learn_from_is_said_so(tmp_path):
         learn(tmp_path / "a", tmp_path / "cache", *changed)
 
 
+@pytest.mark.drill
 def test_pointwise_training_is_what_it_was_before_there_were_objectives(study, tmp_path):
     """The loop written out: same start, shuffles, batches, steps and schedule, to the last bit."""
     from cascade_sim.models import losses
