@@ -37,12 +37,14 @@ def test_intervals_of_weighted_estimates_cover_the_truth(table):
                 assert abs(one.bias) < 4 * one.rmse / np.sqrt(REPLICATIONS)
 
 
+@pytest.mark.drill
 def test_a_target_out_of_reach_is_always_refused(table):
     for name, one in table.rows["far"].items():
         assert one.refused == (0.0 if name == "direct_method" else 1.0)
     assert table.ess_share["far"] < 0.1 < table.ess_share["near"] < table.ess_share[AS_LOGGED] == 1.0
 
 
+@pytest.mark.drill
 def test_launches_are_covered_or_refused(table):
     for name in ("local_linear", "local_dr"):
         launch = table.rows["launch"][name]
@@ -51,11 +53,13 @@ def test_launches_are_covered_or_refused(table):
     assert 0.1 < table.ess_share["launch"] < 1 and table.ess_share["far launch"] == 0
 
 
+@pytest.mark.drill
 def test_two_logs_of_one_policy_seldom_seem_to_differ(table):
     alarms = table.rows["near"]["doubly_robust"].false_alarms
     assert alarms.n == REPLICATIONS // 2 and alarms.low < 0.05
 
 
+@pytest.mark.drill
 def test_the_truth_is_the_mean_of_many_logs(table):
     found = table.rows[AS_LOGGED]["ips"]
     assert found.bias_low < 0 < found.bias_high

@@ -83,12 +83,14 @@ def test_shading_bidders_shade_under_first_price_more_than_under_gsp_and_least_u
     assert all(day["bidders"]["fixed"]["last_multiplier"] == 1.0 for day in days.values())
 
 
+@pytest.mark.drill
 def test_who_bids_the_value_and_pays_the_bid_keeps_nothing_and_vcg_leaves_most(days):
     kept = {name: day["bidders"]["fixed"] for name, day in days.items()}
     share = {name: kind["surplus"] / kind["click_value"] for name, kind in kept.items()}
     assert share["first"] == pytest.approx(0.0, abs=0.01) and share["first"] < share["gsp"] < share["vcg"]
 
 
+@pytest.mark.drill
 def test_the_advantage_of_first_price_shrinks_when_bidders_adapt(pages, days):
     fixed = pages["first"][1].sum() / pages["gsp"][1].sum() - 1
     adapted = days["first"]["revenue"] / days["gsp"]["revenue"] - 1
