@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import dataclass, replace
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,8 +21,8 @@ from cascade_sim.foundation.errors import Notice, UserError
 from cascade_sim.foundation.kernels import take_columns
 from cascade_sim.logs.audit.reasons import is_randomised
 from cascade_sim.logs.audit.replay import Auctions, blocks, chosen_rows, priced, replay
-from cascade_sim.logs.audit.rule import Rounding, Rule, declared_rule, default_squashing
-from cascade_sim.logs.audit.study import settled
+from cascade_sim.logs.audit.rule import Rounding, Rule, default_squashing
+from cascade_sim.logs.audit.study import assumed
 from cascade_sim.logs.store.answers import MIN_PAGES
 from cascade_sim.logs.store.store import LogStore, open_store
 from cascade_sim.scenario.log_support import about_of, find_log
@@ -41,7 +42,8 @@ LEAST = {"pages": MIN_PAGES, "winners": 0.95, "prices": 0.9}
 
 Shares: TypeAlias = tuple[int, float | None, float | None, float | None]
 MAX_KNOWN = 64
-DECLARED, ASSUMED, FOUND = "declared rule", "assumed rule, as none is declared,", "found rule"
+DECLARED, ASSUMED = "declared rule", "assumed rule, as none is declared,"
+FOUND, OWN = "found rule", "scenario's rule"
 
 
 @dataclass(frozen=True)
@@ -168,34 +170,46 @@ def reproduced(store: LogStore, rule: Rule, *, whose: str = DECLARED) -> Reprodu
 def reproduction(scenario: Scenario, home: Path) -> Reproduction | None:
     """How much of the log that a scenario opens comes out; None for a synthetic world.
 
-    Under the scenario's own auction or, where that is changed, under the rule that the log declares: a run
-    may ask what another auction does to the log, if it is known which one wrote it.
+    Under the scenario's own auction or, where that is changed, under the rule that the log declares (the
+    usual one if it declares none): a run may ask what another auction does to the log, if it is known which
+    one wrote it.
     """
     logged = scenario.world.replay
     if logged is None:
         return None
     place, (about, seal) = find_log(logged.log, home), about_of(scenario.world, home)
     own = rule_of(scenario.auction, logged, about.charging)
-    key = (str(place), seal, repr(own.as_json()), own.slot_effects)
-    if key not in _known:
+    key = (str(place), seal)
+    own_key = (*key, repr(own.as_json()), own.slot_effects)
+    if own_key not in _known:
         if len(_known) >= MAX_KNOWN:
             _known.clear()
-        _known[key] = _of_either(open_store(place or logged.log), own)
-    return _known[key]
+        _known[own_key] = _of_either(open_store(place or logged.log), own, key)
+    return _known[own_key]
 
 
-def _of_either(store: LogStore, own: Rule) -> Reproduction:
-    """Of the scenario's rule or, if that is not enough and the declared one is, of that."""
-    about = store.about
-    told = declared_rule(about.rule, about.charging)
-    declared = None if told is None else settled(store, told)
-    if own.pricing == "vcg" and not own.slot_effects and declared is not None:
-        own = own.changed(slot_effects=declared.slot_effects)
-    found = reproduced(store, own, whose=ASSUMED if about.rule is None else DECLARED)
-    if found.is_enough or declared is None:
+def _of_either(store: LogStore, own: Rule, key: tuple[Any, ...]) -> Reproduction:
+    """Of the scenario's rule or, if that is not enough and the log's own one is, of that.
+
+    `key`: of the log, whose own rule is looked at once for all scenarios.
+    """
+    about, said = store.about, assumed(store)
+    whose = ASSUMED if about.rule is None or about.rule.pricing is None else DECLARED
+    if own.pricing == "vcg" and not own.slot_effects:
+        own = own.changed(slot_effects=said.slot_effects)
+    found = reproduced(store, own, whose=whose if _is_same(own, said, store) else OWN)
+    if found.is_enough or found.whose != OWN:
         return found
-    other = reproduced(store, declared)
-    return replace(other, is_changed=True) if other.is_enough else found
+    if key not in _known:
+        _known[key] = reproduced(store, said, whose=whose)
+    return replace(_known[key], is_changed=True) if _known[key].is_enough else found
+
+
+def _is_same(own: Rule, said: Rule, store: LogStore) -> bool:
+    """Whether a scenario's rule is that of its log, as far as it is in words."""
+    has_reserves = bool(store.about.bids_logged_above or np.any(store.requests["reserve"] >= 0))
+    own = own.changed(pcvr=said.pcvr, reserve_cpc=said.reserve_cpc if has_reserves else own.reserve_cpc)
+    return own.text() == said.text()
 
 
 def require_reproduced(scenario: Scenario, home: Path) -> Reproduction | None:
@@ -207,7 +221,8 @@ def require_reproduced(scenario: Scenario, home: Path) -> Reproduction | None:
     assert logged is not None
     if found.is_enough or logged.accept_mismatch:
         taken = "" if found.is_enough else "; accepted, though no answer is evidence about the log"
-        warnings.warn(f"{found.market}: {found.words}{taken}", Notice, stacklevel=2)
+        if parent_process() is None:  # who starts a worker looks at the log first, and has said so
+            warnings.warn(f"{found.market}: {found.words}{taken}", Notice, stacklevel=2)
         return found
     raise UserError(f"{found.market}: {found.words}. {refusal(found)}")
 
