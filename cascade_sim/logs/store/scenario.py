@@ -117,10 +117,10 @@ def _auction(about: About, store: LogStore | None) -> dict[str, Any]:
     auction = {key: value for key, value in declared.items() if value is not None}
     if about.charging != "click":
         auction["charging"] = about.charging
-    return {**auction, **_reserve(about, store, auction.get("reserve_cpc"))}
+    return {**auction, **reserve_section(about, store, auction.get("reserve_cpc"))}
 
 
-def _reserve(about: About, store: LogStore | None, declared: float | None) -> dict[str, Any]:
+def reserve_section(about: About, store: LogStore | None, declared: float | None) -> dict[str, Any]:
     """One reserve for all requests, or that each has its own."""
     import numpy as np
 

@@ -14,10 +14,11 @@ import pytest
 
 from cascade_sim.analysis.report.sections.asked import what_if_headline
 from cascade_sim.analysis.report.sections.sweep import sweep_headline
-from cascade_sim.api import accepting_mismatch, audit_logs, whatif
+from cascade_sim.api import accepting_mismatch, audit_logs, load_scenario, whatif
 from cascade_sim.cli import COMMANDS, main
 from cascade_sim.foundation.errors import Notice, UserError
 from cascade_sim.live.session import Session
+from cascade_sim.logs.audit import reproduction
 from cascade_sim.logs.audit.reproduction import LEAST, reproduced
 from cascade_sim.logs.audit.rule import declared_rule
 from cascade_sim.logs.store.store import open_store
@@ -94,6 +95,16 @@ def test_another_auction_may_be_asked_of_a_log_that_follows_the_usual_rule_unsai
     assert done.returncode == 0, done.stderr
     assert all(line.startswith("note: ") for line in told) and len(told) == len({*told}) == 2
     assert "scenario has another auction" in told[1] and "scenario's rule" not in done.stderr
+
+
+def test_a_log_is_opened_once_for_all_auctions_that_are_asked_of_it(tmp_path, monkeypatch):
+    market, opened = LOG.market(tmp_path / "market"), []
+    monkeypatch.setattr(reproduction, "open_store", lambda path: opened.append(path) or open_store(path))
+    asked = [[], ["auction.reserve_cpc=0.9"], ["auction.squashing=0.2"], ["auction.rounding=0"]]
+    scenarios = [load_scenario(market / "scenario.yaml", set=changes) for changes in asked]
+    found = [reproduction.reproduction(scenario, market) for scenario in scenarios]
+    assert len(opened) == 1 and {each.pages for each in found} == {1.0}
+    assert [each.is_changed for each in found] == [False, True, True, True]
 
 
 def test_the_live_page_does_not_open_it(bare):
