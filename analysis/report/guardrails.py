@@ -30,6 +30,7 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 SHOWN = 0.0005  # what is smaller is printed as 0.0 %, and is no guardrail that fails
+FINE = "Guardrails ("  # so begins the sentence where none gets worse
 LARGE = 0.05  # without an interval, a change of at least this share is named
 
 
@@ -126,9 +127,9 @@ def guardrail_words(found: Sequence[Change], whose: str) -> str:
     if not bad:
         names = listed([change.guardrail.label for change in found])
         if all(change.has_interval for change in found):
-            return f"Guardrails ({names}): none is significantly worse with {whose}."
+            return f"{FINE}{names}): none is significantly worse with {whose}."
         most = f"{number_text(100 * LARGE, 0)}{NBSP}%"
-        return f"Guardrails ({names}), without intervals: none is worse by {most} or more with {whose}."
+        return f"{FINE}{names}), without intervals: none is worse by {most} or more with {whose}."
     said = "Significantly worse" if all(change.has_interval for change in bad) else "Worse"
     return f"{said} with {whose}: {listed([change.text for change in bad])}."
 

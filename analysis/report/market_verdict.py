@@ -18,6 +18,7 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 TOLD = 0.005  # without an interval, a lift of less than this is not spoken of as a gain
+TOTALS = ("revenue", "clicks", "impressions", "conversions", "surplus")  # compared by request
 FADED = 0.5  # less than this share of the evaluation's lift in the market: little is left of it
 
 
@@ -29,8 +30,14 @@ def market_lift(metrics: Mapping[str, Any], arm: str, measure: str = "revenue_pe
         return estimate(entry)
     name = {"revenue_per_request": "revenue", "clicks_per_request": "clicks"}.get(measure, measure)
     arms = market.get("arms") or {}
-    own, base = (finite((arms.get(side) or {}).get(name)) for side in (arm, metrics["baseline"]))
-    return Estimate(None if own is None or not base else own / base - 1.0)
+    sides = [arms.get(side) or {} for side in (arm, metrics["baseline"])]
+    own, base = (finite(side.get(name)) for side in sides)
+    if own is None or not base:
+        return Estimate()
+    met, met_by_base = (finite(side.get("requests")) for side in sides)
+    if name in TOTALS and met and met_by_base and met != met_by_base:  # as lifts with an interval are
+        own *= met_by_base / met
+    return Estimate(own / base - 1.0)
 
 
 def market_contrast(metrics: Mapping[str, Any], arm: str, rival: str) -> Estimate:

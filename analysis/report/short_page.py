@@ -177,15 +177,15 @@ def sweep_page(findings: Mapping[str, Any], x: str, y: str, svg: str) -> str:
 
 
 def _best_cell_tiles(findings: Mapping[str, Any], x: str, y: str) -> list[Part]:
-    """Of the cell that is best in y: its lift and its guardrails; nothing of the first cell."""
+    """Of the cell that is best in y: its lift and its guardrails; nothing of the reference."""
     if not frontier(findings, x, y) or not (top := best_cell(findings, x, y, y)):
         return []
     cell = findings["cells"][top]
     tiles = [
         lift_tile(measure_of(y).label, lift_of(cell["measures"].get(y))),
-        *guardrail_tiles(cell_changes(findings, top), "first cell"),
+        *guardrail_tiles(cell_changes(findings, top), "reference"),
     ]
-    return [Tiles(tiles, "The best cell's lifts over the first; brackets hold 95 % intervals")]
+    return [Tiles(tiles, "The best cell's lifts over the reference; brackets hold 95 % intervals")]
 
 
 def about_intervals(findings: Mapping[str, Any]) -> str:

@@ -83,7 +83,7 @@ def import_logs(
     'pre_ranking'
     """
     from cascade_sim.foundation.progress import Progress
-    from cascade_sim.logs.audit.study import replayed_share
+    from cascade_sim.logs.audit.study import completed, replayed_share
     from cascade_sim.logs.importing.market import import_format, import_market
 
     given = [mapping.mapping] if isinstance(mapping, ExportResult) else mapping
@@ -96,9 +96,9 @@ def import_logs(
             bar.advance(rows)
 
         if format is None:
-            imported = import_market(files[0], out, advance)
+            imported = import_market(files[0], out, advance, completed)
         else:
-            imported = import_format(format, files, out, advance)
+            imported = import_format(format, files, out, advance, completed)
     return ImportResult(Path(out), imported, replayed_share(imported.store))
 
 

@@ -157,7 +157,8 @@ def estimate(name: str, evidence: Evidence) -> OffPolicyEstimate:
     if name == "direct_method":
         return off_policy.direct_method(given["predicted_target"])
     of_pages, needed = PAGES[name]
-    return of_pages(given["reward"], *(given[column] for column in needed))
+    clusters = evidence.settings.get("clusters")
+    return of_pages(given["reward"], *(given[column] for column in needed), clusters=clusters)
 
 
 def estimates(evidence: Evidence, names: Iterable[str] = ()) -> dict[str, OffPolicyEstimate]:

@@ -176,7 +176,9 @@ def answer_of(evidence: Evidence, names: Sequence[str]) -> dict[str, Any]:
     from cascade_sim.analysis.off_policy.checks import mean_interval
 
     per_request = evidence.columns["reward"]
-    logged = mean_interval(per_request.reshape(len(per_request), -1).sum(axis=1))
+    logged = mean_interval(
+        per_request.reshape(len(per_request), -1).sum(axis=1), evidence.settings.get("clusters")
+    )
     made = estimates(evidence, names)
     answer: dict[str, Any] = {
         "logged": dict(zip(("value", "low", "high"), logged, strict=True)),

@@ -152,10 +152,10 @@ def forecast(pages: DrawnPages, values: Floats) -> Floats:
     return (total + prior * of_slot / np.maximum(n_slot, 1)) / (n + prior)
 
 
-def policy_weights(pages: DrawnPages, target: Target) -> Floats:
-    """How likely each ad is in each slot, up to a factor by fold and slot.  [F, S, A]"""
+def policy_odds(pages: DrawnPages, target: Target) -> Floats:
+    """Log of how likely each ad is in each slot, up to a constant by fold and slot.  [F, S, A]"""
     if target.model == EVENLY:
-        return np.ones((FOLDS, pages.n_slots, pages.n_ads))
+        return np.zeros((FOLDS, pages.n_slots, pages.n_ads))
     if target.model is not None:
         raise UserError(
             f"--set ranking.model={target.model}: {unknown_name('model', target.model, [EVENLY])}"
@@ -169,32 +169,51 @@ def policy_weights(pages: DrawnPages, target: Target) -> Floats:
     rate = forecast(pages, pages.clicks)
     best = rate.max(axis=2, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(best > 0, np.exp(np.log(rate / best) / target.temperature), 1.0)
+        return np.where(best > 0, np.log(rate / best) / target.temperature, 0.0)
 
 
-def conditional(pages: DrawnPages, weight: Floats) -> Floats:
-    """The target's probability of each shown ad given those above it; 1 where there is none.  [R, K]"""
+def policy_weights(pages: DrawnPages, target: Target) -> Floats:
+    """The same, not as a logarithm; the best ad has 1.  [F, S, A]"""
+    return np.asarray(np.exp(policy_odds(pages, target)))
+
+
+def conditional(pages: DrawnPages, odds: Floats) -> Floats:
+    """The target's probability of each shown ad given those above it; 1 where there is none.  [R, K]
+
+    Where a policy is sharp, the ads above have all but nothing of the weight. So what is left is summed from
+    its own greatest part, of which one of the best K is always left, and not taken off the whole.
+    """
+    n_places = pages.ad.shape[1]
     out, fold = np.ones(pages.ad.shape), pages.fold
-    total = weight.sum(axis=2)
-    for k in range(pages.ad.shape[1]):
-        slot, ad = pages.slot[:, k], np.maximum(pages.ad[:, k], 0)
-        left = total[fold, slot].copy()
-        for above in range(k):
-            is_there = pages.ad[:, above] >= 0
-            left -= np.where(is_there, weight[fold, slot, np.maximum(pages.ad[:, above], 0)], 0.0)
-        chance = weight[fold, slot, ad] / np.maximum(left, np.finfo(float).tiny)
-        out[:, k] = np.where(pages.ad[:, k] >= 0, np.minimum(chance, 1.0), 1.0)
+    best = np.argsort(-odds, axis=2, kind="stable")[:, :, :n_places]
+    best_odds, others = np.take_along_axis(odds, best, 2), odds.copy()
+    np.put_along_axis(others, best, -np.inf, 2)
+    tail = np.logaddexp.reduce(others, axis=2)
+    for k in range(n_places):
+        slot, above = pages.slot[:, k], pages.ad[:, :k]
+        own, of_own = best[fold, slot], odds[fold, slot, np.maximum(pages.ad[:, k], 0)]
+        is_used = (own[:, :, None] == above[:, None, :]).any(axis=2)
+        left = np.where(is_used, -np.inf, best_odds[fold, slot])
+        most = left.max(axis=1, keepdims=True)
+        in_tail = (above >= 0) & ~(above[:, :, None] == own[:, None, :]).any(axis=2)
+        taken = odds[fold[:, None], slot[:, None], np.maximum(above, 0)]
+        with np.errstate(invalid="ignore", over="ignore"):  # in rows that have no ad left
+            total = np.exp(left - most).sum(axis=1) + np.exp(tail[fold, slot] - most[:, 0])
+            total -= np.where(in_tail, np.exp(taken - most), 0.0).sum(axis=1)
+            chance = np.exp(of_own - most[:, 0]) / total
+        chance = np.where(np.isneginf(most[:, 0]), 0.0, np.minimum(chance, 1.0))
+        out[:, k] = np.where(pages.ad[:, k] >= 0, chance, 1.0)
     return out
 
 
 def evidence_of(pages: DrawnPages, target: Target, reward: str) -> tuple[Evidence, tuple[str, ...]]:
     """What the log says of a target and one reward, and the estimators that answer."""
-    weight = policy_weights(pages, target)
-    ratio = conditional(pages, weight) / pages.propensity
+    ratio = conditional(pages, policy_odds(pages, target)) / pages.propensity
     if pages.ad.shape[1] > 1:
-        return Evidence({"reward": pages.reward[reward], "conditional": ratio}, {}, None), LONGER
+        columns = {"reward": pages.reward[reward], "conditional": ratio}
+        return Evidence(columns, {"clusters": pages.users}, None), LONGER
     values = pages.reward[reward]
-    expected, slot = forecast(pages, values), pages.slot[:, 0]
+    weight, expected, slot = policy_weights(pages, target), forecast(pages, values), pages.slot[:, 0]
     of_policy = (weight * expected).sum(axis=2) / weight.sum(axis=2)  # [F, S]
     columns = {
         "reward": values[:, 0],

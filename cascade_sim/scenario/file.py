@@ -70,10 +70,18 @@ def apply_overrides(
             applied.append(Override(_put(document.data, path, value), option))
         except _Refused as reason:
             refused.append(f"{option}: {reason}")
+    _let_reserve_count(document.data, {override.path for override in applied})
     if seed is not None:
         document.data["seed"] = seed
         applied.append(Override(("seed",), f"--seed {seed}"))
     return applied, refused
+
+
+def _let_reserve_count(data: dict[str, Any], changed: set[KeyPath]) -> None:
+    """A reserve that is set takes the place of each request's own, as it does in an arm or a what-if."""
+    own = data.get("auction")
+    if isinstance(own, dict) and own.get("logged_reserves") is True and ("auction", "reserve_cpc") in changed:
+        own["logged_reserves"] = ("auction", "logged_reserves") in changed
 
 
 def _with_section_of_step(path: KeyPath, data: dict[str, Any]) -> KeyPath:

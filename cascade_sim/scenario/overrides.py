@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cascade_sim.auction.pricing import PARAMETERS, RULES
+from cascade_sim.auction.pricing import NO_INCREMENT, PARAMETERS, RULES
 from cascade_sim.foundation.errors import UserError, did_you_mean, nearest
 from cascade_sim.scenario.assignments import key_and_value, split_values, yaml_value
 from cascade_sim.scenario.checks import check_scenario
@@ -279,7 +279,8 @@ def apply_overrides(
         data["arms"][name]["auction"].pop("logged_reserves")  # each request's own gives way
     for change in point:
         if change.parameter == ("auction", "pricing") and change.value in list(RULES):
-            for of_rule in set(PARAMETERS) - set(RULES[change.value].parameters):
+            others = set(PARAMETERS) - set(RULES[change.value].parameters)
+            for of_rule in (*others, *(["increment"] if change.value in NO_INCREMENT else [])):
                 data["arms"][name]["auction"].pop(of_rule, None)  # of the rule it had
     for change in point:
         at: ParamPath = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationInfo, create_model, field_validator
 
-from cascade_sim.auction.pricing import PARAMETERS, RULES
+from cascade_sim.auction.pricing import NO_INCREMENT, PARAMETERS, RULES
 from cascade_sim.models.features import HISTORY, ID_FEATURES
 from cascade_sim.scenario.market import Market, Sizes
 from cascade_sim.scenario.models import ModelSpec, Sample
@@ -381,6 +381,7 @@ def _resolved_auction(base: Auction, change: Override | None) -> Auction:
     if "pricing" in given:
         own = RULES[given["pricing"]].parameters
         given = {**{name: None for name in PARAMETERS if name not in own}, **given}
+        given = {"increment": 0.0, **given} if given["pricing"] in NO_INCREMENT else given
     if "reserve_cpc" in given:  # one for all takes the place of each request's own
         given = {"logged_reserves": False, **given}
     return base.model_copy(update=given)

@@ -34,7 +34,7 @@ from cascade_sim.regression.blocks import METRICS as IN_BLOCKS
 from cascade_sim.regression.blocks import read_blocks
 from cascade_sim.scenario.assignments import key_and_value, split_values
 from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash, shipped_variants
-from cascade_sim.scenario.overrides import Point, Refused, checked_points, parse_points, refuse
+from cascade_sim.scenario.overrides import Point, Refused, apply_overrides, parse_points, refuse
 from cascade_sim.scenario.plugins import refuse_registered, require_options, shipped_file
 from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.scenario.yaml import Document, KeyPath, Mark, Problem, parse
@@ -163,15 +163,21 @@ def fixed_points(cells: Sequence[Cell], arm: str | None) -> list[Point]:
     """
     scenario = cells[0].scenario
     name = arm or scenario.report.baseline
-    points = []
+    own, points = resolved_arms(scenario)[name], []
     for cell in cells[1:]:
         words = [f"{key}={text}" for key, text in cell.settings.items() if text != UNSET]
         try:
             (point,) = parse_points(words, scenario, name)
-            checked_points([point], scenario, name, Path("."))
+            changed, spec = apply_overrides(scenario, own, point, Path("."))
         except Refused as reason:
             error = refuse(reason, words, "--over ")
             raise UserError(f"{error} (--fixed-models serves, and trains nothing again)") from None
+        cell_spec = resolved_arms(cell.scenario)[name]
+        if (spec, changed.fusions) != (cell_spec, cell.scenario.fusions):
+            raise UserError(
+                f"--fixed-models: arm {name} has keys of its own, so it is not served with "
+                f"{', '.join(words)} in the cell {cell.name}; sweep those keys, as arms.{name}.KEY"
+            )
         points.append(point)
     return points
 

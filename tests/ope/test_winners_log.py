@@ -78,7 +78,49 @@ def test_ads_of_a_page_are_drawn_without_replacement():
         np.array([[3, 0], [1, -1]]), np.array([[0, 1], [0, 0]]), np.ones((2, 2)), {}, None,
         np.zeros(2, np.int64), None, 2, 4,
     )  # fmt: skip
-    np.testing.assert_allclose(conditional(pages, weight), [[0.4, 1 / 6], [0.2, 1.0]])
+    np.testing.assert_allclose(conditional(pages, np.log(weight)), [[0.4, 1 / 6], [0.2, 1.0]])
+
+
+def two_slots(above, below, users=None):
+    """Pages that show two of six ads, drawn evenly."""
+    ad = np.column_stack([above, below])
+    clicks = {"clicks": np.random.Generator(np.random.PCG64(5)).integers(0, 2, ad.shape).astype(float)}
+    slot, n = np.tile([0, 1], (len(ad), 1)), len(ad)
+    chance = np.tile([1 / 6, 1 / 5], (n, 1))
+    return DrawnPages(ad, slot, chance, clicks, clicks["clicks"], np.zeros(n, np.int64), users, 2, 6)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.02, 1e-3])
+@pytest.mark.parametrize("above", [0, 1, 5])
+def test_however_sharp_the_policy_the_ads_left_share_a_chance_of_1(temperature, above):
+    """The nearly certain first ad takes the weight of the others with it when it is taken off the whole."""
+    odds = np.tile(np.log([0.3, 0.2, 0.1, 0.05, 0.04, 0.01]) / temperature, (FOLDS, 2, 1))
+    below = np.setdiff1d(np.arange(6), above)
+    chance = conditional(two_slots(np.full(5, above), below), odds)[:, 1]
+    rest = odds[0, 0, below] - odds[0, 0, below].max()
+    np.testing.assert_allclose(chance, np.exp(rest) / np.exp(rest).sum(), rtol=1e-9)
+
+
+def test_intervals_of_pages_of_several_ads_resample_users():
+    generator = np.random.Generator(np.random.PCG64(9))
+    above, step = generator.integers(0, 6, 2000), generator.integers(1, 6, 2000)
+    single = two_slots(above, (above + step) % 6)
+    thrice = DrawnPages(  # the same again: nothing more is known
+        **{
+            name: {k: np.tile(v, (3, 1)) for k, v in value.items()} if isinstance(value, dict)
+            else np.concatenate([value] * 3) if isinstance(value, np.ndarray) else value
+            for name, value in vars(single).items()
+        }
+    )  # fmt: skip
+    own, tripled = np.arange(2000), np.tile(np.arange(2000), 3)
+
+    def width(pages, users):
+        pages = DrawnPages(**{**vars(pages), "users": users})
+        answer = answer_of(evidence_of(pages, EVEN, "clicks")[0], ("reward_interaction_ips",))
+        both = answer["logged"], answer["estimators"]["reward_interaction_ips"]["estimate"]
+        return [ends["high"] - ends["low"] for ends in both]
+
+    assert width(thrice, tripled) == pytest.approx(width(single, own), rel=0.02)
 
 
 def bandit_csv(path, n=N, propensity=True):

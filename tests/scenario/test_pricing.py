@@ -105,6 +105,17 @@ def test_a_what_if_turns_the_parameter_and_the_rule(loaded):
         turned(plain, "auction.pricing=soft_floor")
 
 
+def test_a_rule_that_does_not_look_at_the_next_score_leaves_the_increment_behind(loaded):
+    scenario = loaded(
+        PLAIN + "auction: {increment: 0.01}\narms: {now: {}, own: {auction: {pricing: first}}}\n"
+    )
+    assert [auction_of(scenario, arm).increment for arm in ("now", "own")] == [0.01, 0.0]
+    assert turned(scenario, "auction.pricing=vcg")[0].increment == 0.0
+    assert turned(scenario, "auction.pricing=gsp")[0].increment == 0.01
+    with pytest.raises(Refused, match="does not look at the next score"):
+        turned(scenario, "auction.pricing=first", "auction.increment=0.02")
+
+
 def test_a_registered_rule_is_named_and_held_to_what_it_needs(loaded, monkeypatch):
     monkeypatch.setitem(RULES, "own", Pricing(lambda slot: slot.externality, needs_squashing_1=True))
     text = PLAIN + "auction: {pricing: own}\narms: {now: {}"

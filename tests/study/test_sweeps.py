@@ -214,6 +214,10 @@ def test_cells_share_the_models_of_the_first_unless_each_is_to_learn_from_its_ow
         (("--over", "auction.squash=1"), "did you mean 'squashing'"),
         (("--retrain", "--fixed-models"), "--retrain and --fixed-models"),
         (("--fixed-models", "--over", "world.users=300"), "it changes the world"),
+        (
+            ("--fixed-models", "--arm", "other", "--set", "arms.other.auction={reserve_cpc: 0.2}"),
+            "arm other has keys of its own, so it is not served with auction.reserve_cpc=0,",
+        ),
     ],
 )
 def test_a_mistake_is_refused_before_any_work(tmp_path, capsys, options, said):

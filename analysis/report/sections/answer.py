@@ -14,6 +14,7 @@ from cascade_sim.analysis.report.comparisons import (
 )
 from cascade_sim.analysis.report.decision import BRACKETS, Recommendation, decide, value_lost
 from cascade_sim.analysis.report.guardrails import (
+    FINE,
     arm_changes_of,
     guardrail_table,
     guardrail_tiles,
@@ -75,14 +76,16 @@ def answer_section(metrics: Mapping[str, Any]) -> Section | None:
 
 def guarded(metrics: Mapping[str, Any], answer: Recommendation) -> list[Part]:
     """The decision measure and the guardrails: tiles of the one arm to ship, else a row for each arm."""
-    said: list[Part] = [Text(line, "caution") for line in answer.guardrails if "worse with" in line]
+    costs: list[Part] = [
+        Text(line, "caution") for line in answer.guardrails if line and not line.startswith(FINE)
+    ]
     if answer.arm:
         return [tiles(metrics, answer.arm)]
     arms = (answer.arms or candidates(metrics))[:MAX_ROWS]
     if len(arms) == 1:
         return [tiles(metrics, arms[0])]
     rows = {arm: (revenue_lift(metrics, arm), arm_changes_of(metrics, arm)) for arm in arms}
-    return [TablePart(guardrail_table(rows, metrics["baseline"], DECIDES)), *said]
+    return [TablePart(guardrail_table(rows, metrics["baseline"], DECIDES)), *costs]
 
 
 def tiles(metrics: Mapping[str, Any], arm: str) -> Tiles:

@@ -1,4 +1,4 @@
-"""Training convergence In words, a table and a panel for each."""
+"""Training convergence: in words, a table, and a panel for each model."""
 
 from __future__ import annotations
 

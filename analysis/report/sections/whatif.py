@@ -286,11 +286,10 @@ def pairing_words(answer: Mapping[str, Any]) -> str:
     if not known["realised"] and not known["expected"]:
         same = "Nothing that was shown or charged differs, so there is no difference to be sure of."
         return " ".join(filter(None, (same, _moves_off_the_page(answer))))
-    names = {"realised": "realised", "expected": "expected"}
     if len(answer["points"]) == 1:
-        parts = [f"{_times(known[kind][0])} for {names[kind]} revenue" for kind in known if known[kind]]
+        parts = [f"{_times(known[kind][0])} for {kind} revenue" for kind in known if known[kind]]
     else:
-        parts = [f"{_range(known[kind])} for {names[kind]} revenue" for kind in known if known[kind]]
+        parts = [f"{_range(known[kind])} for {kind} revenue" for kind in known if known[kind]]
     if answer.get("replay"):
         return (
             "Replaying the same requests reduces the variance of the difference in revenue per request by a "

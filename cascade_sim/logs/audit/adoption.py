@@ -18,21 +18,29 @@ from cascade_sim.logs.audit.study import settled
 from cascade_sim.logs.importing.market import SCENARIO, yaml_text
 from cascade_sim.logs.store.format import Rule as DeclaredRule
 from cascade_sim.logs.store.scenario import logged_scenario
-from cascade_sim.logs.store.store import LOG_FILE, STORE, declare, open_store
+from cascade_sim.logs.store.store import (
+    LOG_FILE,
+    STORE,
+    declare,
+    is_log_store,
+    open_store,
+    read_log_store,
+)
 from cascade_sim.storage import checksums
 from cascade_sim.storage.checksums import MANIFEST
 from cascade_sim.storage.files import below, write_file
-from cascade_sim.storage.folder import json_text, read_object
+from cascade_sim.storage.folder import json_text, read_manifest
 from cascade_sim.storage.lock import Lock
 
 
 def adopt(market: str | Path) -> dict[str, Any]:
     """Find the rule of a market and declare it there: {"rule", "mapping", "left_out", "reproduced"}.
 
-    UserError, with nothing written, if the declared rule reproduces the log already, or none that can be
-    declared does.
+    UserError, with nothing written, if the declared rule reproduces the log already, none that can be
+    declared does, or somebody changed what is to be written.
     """
     folder = Path(market)
+    _require_untouched(folder)
     lock = Lock.take(folder, waits=False)
     try:
         store = open_store(folder)
@@ -60,6 +68,16 @@ def adopt(market: str | Path) -> dict[str, Any]:
         "left_out": left_out,
         "reproduced": made.as_json(),
     }
+
+
+def _require_untouched(folder: Path) -> dict[str, Any]:
+    """The manifest; UserError where this is no imported log, or its manifest or scenario was edited."""
+    store, _, _ = read_log_store(folder)
+    if not is_log_store(folder):
+        raise UserError(f"{folder} is the store of a log; give the folder of the log, {store.parent}")
+    manifest = read_manifest(folder)
+    checksums.check_file(folder, SCENARIO, manifest.get(checksums.SEALS) or {})
+    return manifest
 
 
 def declarable(found: Rule, charging: str) -> tuple[DeclaredRule, list[str]]:
@@ -116,10 +134,9 @@ def _write(folder: Path, rule: DeclaredRule, scenario: dict[str, Any]) -> None:
     A market that is cut off in between has no digests of the two, and opens.
     """
     renewed = (SCENARIO, f"{STORE}/{LOG_FILE}")
-    manifest = read_object(below(folder, MANIFEST))
-    seals = {
-        name: digest for name, digest in manifest.get(checksums.SEALS, {}).items() if name not in renewed
-    }
+    manifest = _require_untouched(folder)
+    known = manifest.get(checksums.SEALS) or {}
+    seals = {name: digest for name, digest in known.items() if name not in renewed}
     _seal(folder, manifest, seals)
     declare(folder, rule)
     write_file(below(folder, SCENARIO), yaml_text(scenario).encode())

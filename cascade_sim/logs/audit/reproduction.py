@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import dataclass, replace
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,9 +21,10 @@ from cascade_sim.foundation.errors import Notice, UserError
 from cascade_sim.foundation.kernels import take_columns
 from cascade_sim.logs.audit.reasons import is_randomised
 from cascade_sim.logs.audit.replay import Auctions, blocks, chosen_rows, priced, replay
-from cascade_sim.logs.audit.rule import Rounding, Rule, declared_rule, default_squashing
-from cascade_sim.logs.audit.study import settled
+from cascade_sim.logs.audit.rule import Rounding, Rule, default_squashing
+from cascade_sim.logs.audit.study import assumed
 from cascade_sim.logs.store.answers import MIN_PAGES
+from cascade_sim.logs.store.scenario import reserve_section
 from cascade_sim.logs.store.store import LogStore, open_store
 from cascade_sim.scenario.log_support import about_of, find_log
 
@@ -41,7 +43,8 @@ LEAST = {"pages": MIN_PAGES, "winners": 0.95, "prices": 0.9}
 
 Shares: TypeAlias = tuple[int, float | None, float | None, float | None]
 MAX_KNOWN = 64
-DECLARED, ASSUMED, FOUND = "declared rule", "assumed rule, as none is declared,", "found rule"
+DECLARED, ASSUMED = "declared rule", "assumed rule, as none is declared,"
+FOUND, OWN = "found rule", "scenario's rule"
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,8 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-_known: dict[tuple[Any, ...], Reproduction] = {}  # by the seal of the log and the rule
+_said: dict[tuple[str, str], _Said] = {}  # by the place of a log and its seal
+_known: dict[tuple[str, str, str], Reproduction] = {}  # and by the rule, of scenarios with another one
 
 
 @dataclass
@@ -165,37 +169,54 @@ def reproduced(store: LogStore, rule: Rule, *, whose: str = DECLARED) -> Reprodu
     return Reproduction(folder, rule.text(), whose, False, requests, of, *shares)
 
 
+@dataclass(frozen=True)
+class _Said:
+    """The rule that a log is said to follow, and how much comes out under it."""
+
+    rule: Rule
+    reserve: dict[str, Any]  # as the scenario has it that replays the log
+    found: Reproduction
+
+    @classmethod
+    def of(cls, store: LogStore) -> _Said:
+        about, rule = store.about, assumed(store)
+        whose = ASSUMED if about.rule is None or about.rule.pricing is None else DECLARED
+        reserve = reserve_section(about, store, rule.reserve_cpc)
+        return cls(rule, reserve, reproduced(store, rule, whose=whose))
+
+    def is_same(self, own: Rule) -> bool:
+        """Whether a scenario has this rule, as far as it is in words."""
+        its = self.reserve.get("reserve_cpc", 0.0), not self.reserve.get("logged_reserves", False)
+        others = own.changed(pcvr=self.rule.pcvr, reserve_cpc=self.rule.reserve_cpc)
+        return (own.reserve_cpc, own.ignores_logged_reserve) == its and others.text() == self.rule.text()
+
+
 def reproduction(scenario: Scenario, home: Path) -> Reproduction | None:
     """How much of the log that a scenario opens comes out; None for a synthetic world.
 
-    Under the scenario's own auction or, where that is changed, under the rule that the log declares: a run
-    may ask what another auction does to the log, if it is known which one wrote it.
+    Under the rule that the log declares (the usual one if it declares none): a run may ask what another
+    auction does to the log, if it is known which one wrote it. Where that is not enough, under the scenario's
+    own auction. The log is opened once for all scenarios that replay it.
     """
     logged = scenario.world.replay
     if logged is None:
         return None
     place, (about, seal) = find_log(logged.log, home), about_of(scenario.world, home)
-    own = rule_of(scenario.auction, logged, about.charging)
-    key = (str(place), seal, repr(own.as_json()), own.slot_effects)
-    if key not in _known:
-        if len(_known) >= MAX_KNOWN:
-            _known.clear()
-        _known[key] = _of_either(open_store(place or logged.log), own)
-    return _known[key]
-
-
-def _of_either(store: LogStore, own: Rule) -> Reproduction:
-    """Of the scenario's rule or, if that is not enough and the declared one is, of that."""
-    about = store.about
-    told = declared_rule(about.rule, about.charging)
-    declared = None if told is None else settled(store, told)
-    if own.pricing == "vcg" and not own.slot_effects and declared is not None:
-        own = own.changed(slot_effects=declared.slot_effects)
-    found = reproduced(store, own, whose=ASSUMED if about.rule is None else DECLARED)
-    if found.is_enough or declared is None:
-        return found
-    other = reproduced(store, declared)
-    return replace(other, is_changed=True) if other.is_enough else found
+    own, key = rule_of(scenario.auction, logged, about.charging), (str(place), seal)
+    if len(_said) + len(_known) >= MAX_KNOWN:
+        _said.clear()
+        _known.clear()
+    if key not in _said:
+        _said[key] = _Said.of(open_store(place or logged.log))
+    said = _said[key]
+    if own.pricing == "vcg" and not own.slot_effects:
+        own = own.changed(slot_effects=said.rule.slot_effects)
+    if said.is_same(own) or said.found.is_enough:
+        return replace(said.found, is_changed=not said.is_same(own))
+    own_key = (*key, own.text())
+    if own_key not in _known:
+        _known[own_key] = reproduced(open_store(place or logged.log), own, whose=OWN)
+    return _known[own_key]
 
 
 def require_reproduced(scenario: Scenario, home: Path) -> Reproduction | None:
@@ -207,7 +228,8 @@ def require_reproduced(scenario: Scenario, home: Path) -> Reproduction | None:
     assert logged is not None
     if found.is_enough or logged.accept_mismatch:
         taken = "" if found.is_enough else "; accepted, though no answer is evidence about the log"
-        warnings.warn(f"{found.market}: {found.words}{taken}", Notice, stacklevel=2)
+        if parent_process() is None:  # who starts a worker looks at the log first, and has said so
+            warnings.warn(f"{found.market}: {found.words}{taken}", Notice, stacklevel=2)
         return found
     raise UserError(f"{found.market}: {found.words}. {refusal(found)}")
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.auction import MICROS, PRICINGS, WAYS, round_prices, to_micros
+from cascade_sim.auction import MICROS, WAYS, round_prices, to_micros
 from cascade_sim.auction import Rounding as AuctionRounding
 from cascade_sim.foundation.errors import UserError, unknown_name
+from cascade_sim.logs.store.format import OTHER_NAMES, RULE_NUMBERS, default_squashing, rule_faults
 
 UNITS = (
     1,
@@ -31,7 +32,6 @@ UNITS = (
     500_000,
     MICROS,
 )  # micro-units that prices come in
-SAME = {"second": "gsp", "first_price": "first", "second_price": "gsp"}  # other names of rules
 
 
 @dataclass(frozen=True)
@@ -157,27 +157,20 @@ def declared_rule(given: Any, charging: str) -> Declared | None:
     requests' own, no floor, prices to the nearest micro-unit.
     """
     said = given if isinstance(given, Mapping) else {} if given is None else dict(vars(given))
-    said = {key: value for key, value in said.items() if value is not None}
+    said = {key: value for key, value in said.items() if value not in (None, ())}
     if "pricing" not in said:
         return None
-    pricing = SAME.get(str(said["pricing"]), str(said["pricing"]))
-    if pricing not in PRICINGS:
-        raise UserError(f"rule: {unknown_name('pricing', pricing, PRICINGS)}")
+    numbers = {key: _amount(said[key], key) for key in RULE_NUMBERS if key in said}
+    for _, fault in rule_faults({**said, **numbers}, charging):
+        raise UserError(f"rule: {fault}")
+    pricing = OTHER_NAMES.get(str(said["pricing"]), str(said["pricing"]))
     unknown, defaults = [], []
-    squashing = said.get("squashing")
+    squashing = numbers.get("squashing")
     if squashing is None:
         squashing = default_squashing(charging)
         defaults.append(f"squashing {squashing:g}")
-    if pricing == "vcg" and squashing != default_squashing(charging):
-        raise UserError(
-            f"rule: pricing vcg with bids per {charging} needs squashing {default_squashing(charging):g}, "
-            f"found {squashing:g}"
-        )
     rounding = Rounding()
-    if "rounding" in said:
-        unit = round(_amount(said["rounding"], "rounding") * MICROS)
-        if unit < 1:
-            raise UserError(f"rule: rounding {said['rounding']} is less than a micro-unit (0.000001)")
+    if unit := round(numbers.get("rounding", 0.0) * MICROS):
         how = said.get("rounding_how")
         if how is not None and how not in WAYS:
             raise UserError(f"rule: {unknown_name('way of rounding', str(how), WAYS)}")
@@ -190,21 +183,16 @@ def declared_rule(given: Any, charging: str) -> Declared | None:
         unknown.append("slot_effects")
     rule = Rule(
         pricing=pricing,
-        squashing=_amount(squashing, "squashing"),
-        pcvr=_amount(said.get("pcvr", 0.0), "pcvr"),
-        reserve_cpc=_amount(said.get("reserve_cpc", 0.0), "reserve_cpc"),
-        score_floor=_amount(said.get("score_floor", 0.0), "score_floor"),
+        squashing=squashing,
+        pcvr=numbers.get("pcvr", 0.0),
+        reserve_cpc=numbers.get("reserve_cpc", 0.0),
+        score_floor=numbers.get("score_floor", 0.0),
         rounding=rounding,
-        increment=_amount(said.get("increment", 0.0), "increment"),
-        soft_floor=_amount(said.get("soft_floor", 0.0), "soft_floor"),
+        increment=numbers.get("increment", 0.0),
+        soft_floor=numbers.get("soft_floor", 0.0),
         slot_effects=tuple(float(x) for x in said.get("slot_effects", ())),
     )
     return Declared(rule, tuple(unknown), tuple(defaults))
-
-
-def default_squashing(charging: str) -> float:
-    """Of an auction nothing is known of: eCPM order of bids per click, the bids' own order per impression."""
-    return 1.0 if charging == "click" else 0.0
 
 
 def _amount(value: Any, name: str) -> float:

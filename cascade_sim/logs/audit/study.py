@@ -9,7 +9,7 @@ audit("logs/last_week", infer=True)   # also: which rule the log follows, whatev
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,7 @@ from cascade_sim.logs.audit.rule import (
     declared_rule,
     default_squashing,
 )
+from cascade_sim.logs.store.format import Rule as DeclaredRule
 from cascade_sim.logs.store.store import LogStore, open_store
 
 if TYPE_CHECKING:
@@ -260,6 +261,21 @@ def settled(store: LogStore, declared: Declared) -> Rule:
     return max(tried, key=lambda r: explained_places(auctions, r))
 
 
+def completed(store: LogStore) -> DeclaredRule | None:
+    """The rule as it was declared, with what that leaves open as the log has it; None without one."""
+    given = store.about.rule
+    declared = declared_rule(given, store.about.charging)
+    if given is None or declared is None or not declared.unknown:
+        return given
+    rule = settled(store, declared)
+    found = {
+        "rounding": {"rounding_how": rule.rounding.how},
+        "soft_floor": {"soft_floor": rule.soft_floor},
+        "slot_effects": {"slot_effects": rule.slot_effects},
+    }
+    return replace(given, **{key: value for part in declared.unknown for key, value in found[part].items()})
+
+
 def replayed(store: LogStore, rule: Rule) -> tuple[Tally, np.ndarray, np.ndarray]:
     """The tally, the rows of pages that are not as logged, and whether their prices are those of before."""
     some = load(store, chosen_rows(np.arange(store.n_requests), SETTLED))
@@ -278,6 +294,14 @@ def replayed(store: LogStore, rule: Rule) -> tuple[Tally, np.ndarray, np.ndarray
     return tally, np.concatenate(wrong), np.concatenate(lagged)
 
 
+def assumed(store: LogStore) -> Rule:
+    """The declared rule, GSP where no pricing is declared, with what is left open as the log has it."""
+    given = {} if store.about.rule is None else vars(store.about.rule)
+    declared = declared_rule({**given, "pricing": given.get("pricing") or "gsp"}, store.about.charging)
+    assert declared is not None
+    return settled(store, declared)
+
+
 def replayed_share(store: LogStore) -> float | None:
     """The share of a sample of pages that come out as logged under the declared rule, without one GSP.
 
@@ -286,10 +310,7 @@ def replayed_share(store: LogStore) -> float | None:
     about = store.about
     if about.level == "winners" or about.is_randomised or not store.n_requests:
         return None
-    given = {} if about.rule is None else vars(about.rule)
-    declared = declared_rule({**given, "pricing": given.get("pricing") or "gsp"}, about.charging)
-    assert declared is not None
-    rule = settled(store, declared)
+    rule = assumed(store)
     auctions = load(store, chosen_rows(np.arange(store.n_requests), SETTLED))
     return float(match_pages(auctions, replay(auctions, rule), rule).is_page.mean())
 

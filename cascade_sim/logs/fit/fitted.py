@@ -250,9 +250,10 @@ def _delays(store: LogStore, n: int) -> dict[str, Any] | None:
 
 def scenario_of(store: LogStore, out: Path, log: Path, response: str) -> dict[str, Any]:
     """The scenario of the fitted world: that of the replay, with the response in it."""
+    from cascade_sim.logs.audit.study import completed
     from cascade_sim.logs.store.scenario import logged_scenario
 
-    data = logged_scenario(store.about, store)
+    data = logged_scenario(store.about.changed(rule=completed(store)), store)
     try:
         place = Path(os.path.relpath(log, out.parent)).as_posix()
     except ValueError:  # another drive

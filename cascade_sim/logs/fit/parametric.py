@@ -19,8 +19,10 @@ import numpy as np
 
 from cascade_sim.agents.advertisers import MIN_HAZARD
 from cascade_sim.foundation.errors import UserError
+from cascade_sim.logs.audit.study import completed
 from cascade_sim.logs.fidelity import moments
 from cascade_sim.logs.fidelity.sample import DAY, HOUR, Sample, take
+from cascade_sim.logs.store.format import OTHER_NAMES
 
 SIMULATED = 1024  # requests of a trial
 MAX_SIMULATED_USERS = 4000
@@ -192,7 +194,7 @@ def _closed(store: Any, sample: Sample, name: str, seed: int) -> dict[str, Any]:
             "ranking": {"model": "rank", "bid": "opt"},
             "slots": slots,
         },
-        "auction": _auction(store.about.rule),
+        "auction": _auction(completed(store)),
         "bidding": bidding,
         "models": {
             "rank": {"kind": "coaction", "features": [*SEEN, "G4"], "data": ["log"], "hidden": 32, "dims": 16,
@@ -209,10 +211,12 @@ def _auction(rule: Any) -> dict[str, Any]:
     if rule is None:
         return {"pricing": "gsp"}
     pricing = rule.pricing or "gsp"
-    keys = ("squashing", "reserve_cpc", "score_floor", "rounding", "increment")
-    given = {key: getattr(rule, key) for key in (*keys, *(("rounding_how",) if rule.rounding else ()))}
+    keys = ["squashing", "reserve_cpc", "score_floor", "rounding", "increment"]
+    keys += ["rounding_how"] if rule.rounding else []
+    keys += ["soft_floor"] if pricing == "soft_floor" else []
+    given = {key: getattr(rule, key) for key in keys}
     return {
-        "pricing": {"second": "gsp", "first_price": "first"}.get(pricing, pricing),
+        "pricing": OTHER_NAMES.get(pricing, pricing),
         **{key: value for key, value in given.items() if value is not None},
     }
 

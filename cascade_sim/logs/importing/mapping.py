@@ -21,7 +21,15 @@ from zoneinfo import ZoneInfo
 
 from cascade_sim.foundation.errors import ScenarioError, UserError, did_you_mean, unknown_name
 from cascade_sim.logs.importing.faults import KINDS
-from cascade_sim.logs.store.format import CHARGING, FEATURE, PRE_SCORES, RULE_NUMBERS, SCORE, Rule
+from cascade_sim.logs.store.format import (
+    CHARGING,
+    FEATURE,
+    PRE_SCORES,
+    RULE_NUMBERS,
+    SCORE,
+    Rule,
+    rule_faults,
+)
 from cascade_sim.scenario.yaml import Document, KeyPath, Problem, parse
 from cascade_sim.storage.files import read_file
 
@@ -220,7 +228,7 @@ class _Reader:
             if share is not None and share > 1:
                 self.problem(("allow", kind), f"is a share of rows, 0 … 1, found {share:g}")
         charging = self.choice(("charging",), data.get("charging"), CHARGING, "click")
-        rule = self.rule(data.get("rule"))
+        rule = self.rule(data.get("rule"), charging)
         if rule is not None and rule.pcvr:
             self.fused(tables, charging)
         csv = self.section(("csv",), data.get("csv"))
@@ -275,7 +283,7 @@ class _Reader:
             return "UTC"
         return zone
 
-    def rule(self, value: Any) -> Rule | None:
+    def rule(self, value: Any, charging: str) -> Rule | None:
         if value is None:
             return None
         rule = self.section(("rule",), value)
@@ -296,7 +304,10 @@ class _Reader:
             effects = None
         of_slots = [self.number(("rule", "slot_effects", i), x, 0.0) for i, x in enumerate(effects or [])]
         slot_effects = tuple(x for x in of_slots if x is not None) if effects is not None else None
-        return Rule(pricing=pricing, rounding_how=how, slot_effects=slot_effects, **numbers)
+        found = Rule(pricing=pricing, rounding_how=how, slot_effects=slot_effects, **numbers)
+        for key, fault in rule_faults(vars(found), charging):
+            self.problem(("rule", key), fault)
+        return found
 
     def fused(self, tables: Dict[str, TableSpec], charging: str) -> None:
         """Whether a rule can look at a pCVR."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
 
@@ -14,9 +14,9 @@ from cascade_sim.logs.importing.formats import adapter
 from cascade_sim.logs.importing.importer import Imported, Progress, import_logs, validation_text
 from cascade_sim.logs.importing.mapping import Mapping, load_mapping, read_mapping
 from cascade_sim.logs.store.answers import supported_queries
-from cascade_sim.logs.store.format import About
+from cascade_sim.logs.store.format import About, Rule
 from cascade_sim.logs.store.scenario import logged_scenario
-from cascade_sim.logs.store.store import LOG_FILE, STORE, open_store
+from cascade_sim.logs.store.store import LOG_FILE, STORE, LogStore, open_store
 from cascade_sim.storage import checksums
 from cascade_sim.storage.checksums import MANIFEST
 from cascade_sim.storage.code_version import source_digest
@@ -27,26 +27,39 @@ from cascade_sim.version import SEMANTICS, __version__
 
 KIND = "imported log"
 MAPPING, VALIDATION, SCENARIO = "mapping.yaml", "validation.json", "scenario.yaml"
+Completed: TypeAlias = Callable[[LogStore], Rule | None]  # the declared rule and what the log tells of it
 
 
-def import_market(mapping: str | Path, out: str | Path, progress: Progress | None = None) -> Imported:
-    """Make a log store of the logs that a mapping file names."""
-    return _import(load_mapping(mapping), out, progress)
+def as_declared(store: LogStore) -> Rule | None:
+    """The declared rule alone."""
+    return store.about.rule
+
+
+def import_market(
+    mapping: str | Path, out: str | Path, progress: Progress | None = None, rule: Completed = as_declared
+) -> Imported:
+    """Make a log store of the logs that a mapping file names; `rule`: of the scenario that replays it."""
+    return _import(load_mapping(mapping), out, progress, rule)
 
 
 def import_format(
-    name: str, files: Sequence[str | Path], out: str | Path, progress: Progress | None = None
+    name: str,
+    files: Sequence[str | Path],
+    out: str | Path,
+    progress: Progress | None = None,
+    rule: Completed = as_declared,
 ) -> Imported:
     """Make a log store of files in a format that is known here; UserError with those that are."""
     text = yaml_text(adapter(name).mapping([Path(file) for file in files]))
-    return _import(read_mapping(text, f"--format {name}", Path(".")), out, progress)
+    return _import(read_mapping(text, f"--format {name}", Path(".")), out, progress, rule)
 
 
-def _import(mapping: Mapping, out: str | Path, progress: Progress | None) -> Imported:
+def _import(mapping: Mapping, out: str | Path, progress: Progress | None, rule: Completed) -> Imported:
     readers = None if mapping.format is None else adapter(mapping.format).readers
 
     def finish(folder: Path, about: About, validation: dict[str, Any]) -> None:
-        scenario = logged_scenario(about, open_store(folder))
+        store = open_store(folder)
+        scenario = logged_scenario(about.changed(rule=rule(store)), store)
         (folder / MAPPING).write_text(mapping.text, encoding="utf-8")
         (folder / VALIDATION).write_text(validation_text(validation), encoding="utf-8")
         (folder / SCENARIO).write_text(yaml_text(scenario), encoding="utf-8")

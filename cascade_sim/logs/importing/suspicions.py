@@ -104,10 +104,10 @@ class Suspicions:
         np.add.at(self.shown, shown, 1)
         np.add.at(self.known, shown, click >= 0)
         np.add.at(self.clicks, shown, click == 1)
-        deepest = np.zeros(int(shown.max()) + 1, np.int64)
-        np.maximum.at(deepest, shown, slot + 1)
-        pages = np.unique(shown)
-        self.with_gaps += int(np.count_nonzero(deepest[pages] > self.shown[pages]))
+        pages, page = np.unique(shown, return_inverse=True)
+        deepest = np.zeros(len(pages), np.int64)
+        np.maximum.at(deepest, page, slot + 1)
+        self.with_gaps += int(np.count_nonzero(deepest > self.shown[pages]))
         source = columns.get("outcomes.source", columns["source"])[at]
         number = np.where(source > 0, source, columns["source"][at]) >> ROW_BITS
         price = columns["price_micros"][at] / 1e6

@@ -5,6 +5,7 @@ drawn, and how many of them the declared rule gives again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,7 +24,9 @@ class Known:
     outcomes: int  # clicked or not
 
     @classmethod
+    @lru_cache(maxsize=2)
     def of(cls, store: LogStore) -> Known:
+        """All of the log is read, once for all answers from it."""
         shown = priced = outcomes = 0
         for _, _, columns in store.blocks(("slot", "price_micros", "click")):
             is_shown = columns["slot"] >= 0

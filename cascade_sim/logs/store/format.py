@@ -8,18 +8,21 @@ user's own (ids of ads and so on) are kept beside them, and columns hold their n
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from cascade_sim.foundation.errors import UserError
+from cascade_sim.auction.pricing import NO_INCREMENT, PRICINGS
+from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.storage.columns import Column, Sizes, as_declared
 
 FORMAT = 1  # of a store; a reader refuses a newer one
 MICROS = 1_000_000  # of a unit of money
+OTHER_NAMES = {"second": "gsp", "second_price": "gsp", "first_price": "first"}  # of pricing rules
+MAX_SQUASHING = 2.0  # as the scenario's auction has it
 
 CHARGING = ("click", "impression")  # what an advertiser pays for
 PRE_SCORES = ("prediction", "score")
@@ -198,6 +201,39 @@ class Rule:
     soft_floor: float | None = None  # of pricing soft_floor
     slot_effects: tuple[float, ...] | None = None  # which vcg needs
     pcvr: float | None = None  # exponent of the pCVR: score = bid * pCTR ^ squashing * pCVR ^ pcvr
+
+
+def rule_faults(said: Mapping[str, Any], charging: str) -> Iterator[tuple[str, str]]:
+    """What no auction can follow in a rule, given by its values of the right types: (key, why)."""
+    pricing, squashing = said.get("pricing"), said.get("squashing")
+    pricing = OTHER_NAMES.get(str(pricing), pricing)
+    if pricing is not None and pricing not in PRICINGS:
+        yield "pricing", unknown_name("pricing", str(pricing), PRICINGS)
+    wanted = default_squashing(charging)
+    if pricing == "vcg" and squashing not in (None, wanted):
+        yield (
+            "squashing",
+            f"pricing vcg with bids per {charging} needs squashing {wanted:g}, found {squashing:g}",
+        )
+    elif (squashing or 0.0) > MAX_SQUASHING:
+        yield "squashing", f"squashing is {squashing:g}; expected a number from 0 to {MAX_SQUASHING:g}"
+    rounding = said.get("rounding")
+    if rounding and round(rounding * MICROS) < 1:
+        yield "rounding", f"rounding {rounding} is less than a micro-unit (0.000001)"
+    if said.get("increment") and pricing in NO_INCREMENT:
+        yield "increment", f"pricing {pricing} does not look at the next score, so there is no increment"
+    effects = [float(x) for x in said.get("slot_effects") or ()]
+    if not all(0 < x <= before for before, x in zip([1.0, *effects], effects, strict=False)):
+        found = ", ".join(f"{x:g}" for x in effects)
+        yield (
+            "slot_effects",
+            f"slot_effects are {found}; expected numbers above 0 up to 1, none above the one before",
+        )
+
+
+def default_squashing(charging: str) -> float:
+    """Of an auction nothing is known of: eCPM order of bids per click, the bids' own order per impression."""
+    return 1.0 if charging == "click" else 0.0
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cascade_sim.logs.store.format import RANKED, About
+from cascade_sim.logs.store.format import OTHER_NAMES, RANKED, About
 
 if TYPE_CHECKING:
     from cascade_sim.logs.store.store import LogStore
 
 # The declared rule's names, and what the auction calls them.
 FUSION = "declared"  # the name of a score that has a pCVR in it
-PRICINGS = {"second": "gsp", "second_price": "gsp", "first_price": "first"}
 
 AT_ONCE = 1 << 18  # candidates of the requests that are served together
 MAX_AT_ONCE = 4_096  # requests
@@ -104,7 +103,7 @@ def _auction(about: About, store: LogStore | None) -> dict[str, Any]:
     rule = about.rule
     declared: dict[str, Any] = {}
     if rule is not None:
-        pricing = None if rule.pricing is None else PRICINGS.get(rule.pricing, rule.pricing)
+        pricing = None if rule.pricing is None else OTHER_NAMES.get(rule.pricing, rule.pricing)
         declared = {
             "pricing": pricing,
             "squashing": rule.squashing,
@@ -118,10 +117,10 @@ def _auction(about: About, store: LogStore | None) -> dict[str, Any]:
     auction = {key: value for key, value in declared.items() if value is not None}
     if about.charging != "click":
         auction["charging"] = about.charging
-    return {**auction, **_reserve(about, store, auction.get("reserve_cpc"))}
+    return {**auction, **reserve_section(about, store, auction.get("reserve_cpc"))}
 
 
-def _reserve(about: About, store: LogStore | None, declared: float | None) -> dict[str, Any]:
+def reserve_section(about: About, store: LogStore | None, declared: float | None) -> dict[str, Any]:
     """One reserve for all requests, or that each has its own."""
     import numpy as np
 

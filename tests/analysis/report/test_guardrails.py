@@ -13,6 +13,8 @@ from cascade_sim.analysis.report.guardrails import (
     worse,
     worse_clause,
 )
+from cascade_sim.analysis.report.section import Text
+from cascade_sim.analysis.report.sections.answer import guarded
 from cascade_sim.analysis.report.sections.funnel import attribution_table, perfect_table, perfect_words
 from cascade_sim.analysis.statistics.estimates import Estimate
 
@@ -63,6 +65,23 @@ def test_the_headline_of_an_arm_to_ship_names_what_gets_worse():
     metrics["arms"]["new"]["cpc"] = entry(1.1, 0.1, (0.06, 0.07))
     assert decide(metrics).headline == "Ship new."
     assert says(decide(metrics).guardrails[0], "CPC", "none is significantly worse", "new")
+
+
+def test_only_what_gets_worse_is_a_caution_where_several_arms_may_be_shipped():
+    metrics = {"name": "s", "seed": 1, "baseline": "base", "arms": {"base": {}, "new": {}, "other": {}}}
+    revenue = "expected_revenue_per_request"
+    metrics["arms"]["base"] = {revenue: entry(1.0, 0.1), "cpc": entry(1.0, 0.1)}
+
+    def cautions(lift):
+        for arm in ("new", "other"):
+            metrics["arms"][arm] = {revenue: entry(1.1, 0.1, (0.1, 0.01)), "cpc": entry(1.1, 0.1, lift)}
+        answer = decide(metrics)
+        assert len(answer.arms) == 2 and len(answer.guardrails) > 0
+        return [part.text for part in guarded(metrics, answer) if isinstance(part, Text)]
+
+    assert cautions((0.0, 0.01)) == []
+    assert all(says(text, "worse with", "CPC") for text in cautions((0.06, 0.01)))
+    assert cautions((0.06, 0.01))
 
 
 def test_a_table_of_several_arms_colours_a_dearer_click_as_a_loss():

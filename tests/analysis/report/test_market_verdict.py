@@ -42,6 +42,20 @@ def test_a_market_that_disagrees_is_a_warning_on_the_page(lift, parts):
     assert "headline uses the evaluation" in warning
 
 
+def test_totals_of_arms_that_met_unequally_many_requests_are_compared_by_request():
+    metrics = make_metrics()
+    metrics["market"] |= {
+        "lifts": {},
+        "arms": {
+            metrics["baseline"]: {"requests": 1000, "clicks": 100, "revenue": 50.0, "cpc": 0.5},
+            "ltr": {"requests": 500, "clicks": 50, "revenue": 20.0, "cpc": 0.4},
+        },
+    }
+    measures = ("clicks_per_request", "revenue_per_request", "cpc")
+    found = [market_lift(metrics, "ltr", measure).value for measure in measures]
+    assert found == pytest.approx([0.0, -0.2, -0.2])
+
+
 def test_another_arm_that_earns_more_in_the_market_is_named():
     metrics = with_lifts(distill_pre=(0.01, 0.005, 0.02), ltr=(0.05, 0.04, 0.06))
     other = under_budgets(metrics, "distill-pre")[1]

@@ -105,6 +105,43 @@ def test_python_makes_a_market_and_asks_it(tmp_path, capsys):
         import_logs(mapping, tmp_path / "other", format="openrtb")
 
 
+def test_what_a_rule_leaves_open_is_replayed_as_the_log_has_it(tmp_path):
+    """Rounding without its way was replayed to the nearest; a soft floor without its value not at all."""
+    from cascade_sim import import_logs, load_scenario
+
+    log = small_log(40)
+    bids = {(row["id"], row["creative"]): round(row["bid"] * 1e6) for row in log.bids}
+    for row in log.shown:
+        up = -(-row["cost"] // 10_000) * 10_000
+        row["cost"] = min(up, bids[row["id"], row["creative"]])
+    log.mapping = log.mapping.replace("squashing: 1", "squashing: 1, rounding: 0.01")
+    import_logs(log.write(tmp_path / "log"), tmp_path / "market")
+    auction = load_scenario(tmp_path / "market" / "scenario.yaml").auction
+    assert (auction.rounding, auction.rounding_how) == (0.01, "up")
+
+    log.mapping = log.mapping.replace("gsp", "soft_floor")
+    import_logs(log.write(tmp_path / "soft"), tmp_path / "other")
+    found = load_scenario(tmp_path / "other" / "scenario.yaml").auction
+    assert found.pricing == "soft_floor" and found.parameters["soft_floor"] >= 0
+
+
+def test_a_reserve_that_is_set_takes_the_place_of_each_requests_own(tmp_path):
+    """It was set and not looked at: a sweep over reserves had one number for all of them."""
+    from cascade_sim import import_logs, load_scenario
+
+    log = small_log()
+    for i, row in enumerate(log.requests):
+        row["floor"] = 0.01 * (i % 2)
+    log.mapping = log.mapping.replace("slots: places", "slots: places, reserve: floor")
+    import_logs(log.write(tmp_path / "log"), tmp_path / "market")
+    scenario = tmp_path / "market" / "scenario.yaml"
+    assert load_scenario(scenario).auction.logged_reserves
+    assert load_scenario(scenario, set=["auction.squashing=0.9"]).auction.logged_reserves
+    assert not load_scenario(scenario, set=["auction.reserve_cpc=0.3"]).auction.logged_reserves
+    kept = ["auction.reserve_cpc=0.3", "auction.logged_reserves=true"]
+    assert load_scenario(scenario, set=kept).auction.logged_reserves
+
+
 def test_python_takes_a_run_out_and_in_again(study, tmp_path):
     from cascade_sim import export_logs, import_logs
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 import warnings
 from importlib import import_module
 
@@ -11,14 +14,15 @@ import pytest
 
 from cascade_sim.analysis.report.sections.asked import what_if_headline
 from cascade_sim.analysis.report.sections.sweep import sweep_headline
-from cascade_sim.api import accepting_mismatch, audit_logs, whatif
+from cascade_sim.api import accepting_mismatch, audit_logs, load_scenario, whatif
 from cascade_sim.cli import COMMANDS, main
 from cascade_sim.foundation.errors import Notice, UserError
 from cascade_sim.live.session import Session
+from cascade_sim.logs.audit import reproduction
 from cascade_sim.logs.audit.reproduction import LEAST, reproduced
 from cascade_sim.logs.audit.rule import declared_rule
 from cascade_sim.logs.store.store import open_store
-from oracles.ruled_logs import SEEDS, RuledLog
+from oracles.ruled_logs import SEEDS, LogRule, RuledLog
 
 LOG = RuledLog(SEEDS[1], requests=400)
 NO_EVIDENCE = "No evidence about the log, of whose pages the rule reproduces"
@@ -75,6 +79,34 @@ def test_a_log_without_its_rule_is_refused_before_any_answer(command, bare, tmp_
     assert not (tmp_path / "out").exists()
 
 
+class UsualLog(RuledLog):
+    """A log that follows the usual rule."""
+
+    rule = LogRule()
+
+
+def test_another_auction_may_be_asked_of_a_log_that_follows_the_usual_rule_unsaid(tmp_path):
+    """And the command says so once, whatever the number of cells and processes."""
+    usual, out = UsualLog(SEEDS[0], requests=300).market(tmp_path / "market", rule=None), tmp_path / "sweep"
+    words = [f"{usual}/scenario.yaml", "--over", "auction.reserve_cpc=0.3,0.5", "--workers", "1"]
+    command = [sys.executable, "-m", "cascade_sim", "sweep", *words, "--out", str(out), "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    told = done.stderr.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert all(line.startswith("note: ") for line in told) and len(told) == len({*told}) == 2
+    assert "scenario has another auction" in told[1] and "scenario's rule" not in done.stderr
+
+
+def test_a_log_is_opened_once_for_all_auctions_that_are_asked_of_it(tmp_path, monkeypatch):
+    market, opened = LOG.market(tmp_path / "market"), []
+    monkeypatch.setattr(reproduction, "open_store", lambda path: opened.append(path) or open_store(path))
+    asked = [[], ["auction.reserve_cpc=0.9"], ["auction.squashing=0.2"], ["auction.rounding=0"]]
+    scenarios = [load_scenario(market / "scenario.yaml", set=changes) for changes in asked]
+    found = [reproduction.reproduction(scenario, market) for scenario in scenarios]
+    assert len(opened) == 1 and {each.pages for each in found} == {1.0}
+    assert [each.is_changed for each in found] == [False, True, True, True]
+
+
 def test_the_live_page_does_not_open_it(bare):
     with pytest.raises(UserError, match="none is declared"):
         Session(bare)
@@ -115,6 +147,24 @@ def test_the_found_rule_is_adopted_and_then_all_of_the_log_comes_out(tmp_path, c
     assert not what_if_headline(answer).startswith(NO_EVIDENCE)
     with pytest.raises(UserError, match="nothing to adopt"):
         audit_logs(market, adopt=True)
+
+
+def test_what_somebody_changed_is_not_adopted_over(bare, tmp_path, capsys):
+    """A digest that is written anew would vouch for the change; an edit of the scenario would be lost."""
+    edits = {"manifest.json": ("complete", "finished"), "scenario.yaml": ("name:", "# mine\nname:")}
+    for file, (before, after) in edits.items():
+        market = shutil.copytree(bare, tmp_path / file)
+        (market / file).write_text((market / file).read_text().replace(before, after, 1))
+        content = {path: path.read_bytes() for path in market.rglob("*") if path.is_file()}
+        assert main(["audit-logs", str(market), "--adopt"]) == 2
+        assert f"{file} is not what the run wrote" in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in market.rglob("*") if path.is_file()} == content
+    for place, words in (
+        (bare / "store", "give the folder of the log"),
+        (tmp_path / "none", "does not exist"),
+    ):
+        assert main(["audit-logs", str(place), "--adopt"]) == 2
+        assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seed", SEEDS[:4])

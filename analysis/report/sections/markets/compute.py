@@ -148,7 +148,7 @@ def _best_words(metrics: Mapping[str, Any], arms: list[str], base: str) -> str:
     best = max(known, key=lambda arm: known[arm])
     gain = known[best] / known[base] - 1
     if best == base or gain < LEVEL:
-        return f"No arm earned significantly more per request than {base}."
+        return f"No arm earned more per request than {base} by {number_text(100 * LEVEL, 1)}{NBSP}% or more."
     cost, own = (market_value(metrics, arm, ("compute", "server_ms_per_request")) for arm in (best, base))
     text = f"{best} earned most per request, {number_text(100 * gain, 1)}{NBSP}% more than {base}"
     if cost is None or own is None or own <= 0:

@@ -119,7 +119,7 @@ def drift_table(metrics: Mapping[str, Any], *, narrow: bool = False) -> Table:
         for i, (arm, ranker) in enumerate(rankers.items())
     ]
     groups = [(group, len(list(same))) for group, same in groupby(entry[0] for entry in made)]
-    title = f"Score stationarity Slope per {PER} deployments; AUC per request or pooled"
+    title = f"Score stationarity: slope per {PER} deployments; AUC per request or pooled"
     return Table(
         title if narrow else "Score stationarity",
         "Ranker",
