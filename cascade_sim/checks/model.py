@@ -613,7 +613,7 @@ def _train(subject: Subject, module: nn.Module, epochs: int, learning_rate: floa
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)  # dropout while training draws from torch's own generator
         plan = TrainingPlan(epochs, BATCH, learning_rate, subject.spec.weight_decay, SEED)
-        return train(module, subject.view, samples(subject), subject.spec.recipe, plan)
+        return train(module, subject.view, samples(subject), subject.spec.recipe, plan, subject.spec.recipe_options)
 
 
 def samples(subject: Subject) -> Impressions | Lists:
@@ -643,6 +643,7 @@ def samples(subject: Subject) -> Impressions | Lists:
         teacher_logit=log_odds(ctr).astype(np.float32),
         log_bid=np.log(bid).astype(np.float32),
         chunk=chunk,
+        log_score=np.log(ctr * bid).astype(np.float32),
     )
 
 

@@ -22,7 +22,7 @@ from cascade_sim.scenario.log_support import (
     stage_models_of,
 )
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, Sizes, find_profile
-from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective
+from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective, check_recipe
 from cascade_sim.scenario.plugins import (
     BIDDER_KINDS,
     MODEL_KEYS,
@@ -231,6 +231,7 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
             if path in given and spec.recipe not in fits:
                 text = f"has no meaning for recipe {spec.recipe} (only for {' and '.join(fits)}); remove it"
                 yield Problem(path, text, uses=((*at, "recipe"),))
+        yield from check_recipe(spec, at)
         yield from check_objective(spec, given, at)
         yield from _check_target(scenario, given, at, spec)
         yield from _check_proxied(scenario, at, spec)

@@ -81,7 +81,7 @@ def fit(
     with errors_of(what, spec.kind) if is_own else nullcontext():
         try:
             if isinstance(data, Lists):
-                train(module, view, data, spec.recipe, plan)
+                train(module, view, data, spec.recipe, plan, spec.recipe_options)
             elif by_sample:
                 train(module, view, data.shown, spec.recipe, plan)
             else:
