@@ -13,8 +13,8 @@
 | ltr | lists scored by a teacher | RankNet between chunks of ranking's order, of bid · e^s | e^s |
 | copr | the same | the same pairs, weighted by what their exchange moves NDCG (COPR) | e^s |
 
-A new recipe is a loss and a line in `RECIPES`: scenarios then know its name, its options and the keys it reads,
-the phases and the markets' trainers train by it, and the cascade serves its link.
+A new recipe is a loss and a line in `RECIPES`: scenarios then know its name, its options and the keys it
+reads, the phases and the markets' trainers train by it, and the cascade serves its link.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from cascade_sim.models.options import Choice, Option
 class Recipe:
     """How a model is trained.
 
-    `loss`: of scores [R, n], the columns of a batch, which are those of `training.Impressions` (n = 1) or, with
-    a teacher, of `training.Lists`, and of the options by name; a recipe that has `learned` numbers is given
-    them by name as well, as scalars that are trained with the model.
+    `loss`: of scores [R, n], the columns of a batch, which are those of `training.Impressions` (n = 1) or,
+    with a teacher, of `training.Lists`, and of the options by name; a recipe that has `learned` numbers is
+    given them by name as well, as scalars that are trained with the model.
     """
 
     loss: Callable[..., torch.Tensor]
@@ -43,6 +43,7 @@ class Recipe:
     link: str = "sigmoid"
     options: Mapping[str, Option | Choice] = field(default_factory=dict)
     learned: Mapping[str, float] = field(default_factory=dict)  # and what they begin with
+    cls: type | None = None  # of a custom one
 
     def with_defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All options by name, those that are not given at their defaults."""
@@ -78,11 +79,10 @@ def between_chunks(score: torch.Tensor, chunk: torch.Tensor) -> torch.Tensor:
 MAX_CHUNKS = 128  # their numbers are int8
 
 
-
 def head_distillation(
     logit: torch.Tensor, sample: Mapping[str, torch.Tensor], *, base: float
 ) -> torch.Tensor:
-    """Squared difference to the teacher's logit; a chunk weighs `base` times as much as the next worse one."""
+    """Squared difference to the teacher's logit; a chunk weighs `base` times the next worse one."""
     chunk = sample["chunk"].to(logit.dtype)
     weight = torch.as_tensor(base, dtype=logit.dtype, device=logit.device) ** (chunk - chunk.amax())
     return (weight * (logit - sample["teacher_logit"]).square()).sum() / weight.sum()
@@ -104,7 +104,7 @@ def listwise_distillation(
 
 
 def list_target(sample: Mapping[str, torch.Tensor], target: str) -> torch.Tensor:
-    """Logarithm of what the list is to be ordered by: eCPM by init-bid and teacher, or ranking's own score."""
+    """Logarithm of what orders the list: eCPM by init-bid and teacher, or the ranking stage's score."""
     if target == "ranking":
         return sample["log_score"]
     return sample["log_bid"] + torch.nn.functional.logsigmoid(sample["teacher_logit"])
@@ -174,7 +174,22 @@ RECIPES: dict[str, Recipe] = {
 }  # fmt: skip
 
 
-def recipe_named(name: str) -> Recipe:
-    """The recipe of that name, or a ValueError that lists the known ones."""
+def recipe_named(name: str | Recipe) -> Recipe:
+    """The recipe of that name, or a ValueError that lists the known ones; one that is at hand is itself."""
+    if isinstance(name, Recipe):
+        return name
     check_known("recipe", name, RECIPES)
     return RECIPES[name]
+
+
+def custom_recipe(link: str, made: Any = None) -> Recipe:
+    """A recipe of the user's: it learns from a teacher's lists, with chunks, by the loss of this object.
+
+    Without an object only its section is known, and nothing of the user's has been run.
+    """
+    loss, cls = (_not_loaded, None) if made is None else (made.loss, type(made))
+    return Recipe(loss, OF_CHUNKS, has_teacher=True, link=link, cls=cls)
+
+
+def _not_loaded(*_: Any) -> Any:
+    raise RuntimeError("the class of a custom recipe has not been loaded")

@@ -18,7 +18,7 @@ from torch.nn.functional import embedding
 from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.nets.ids import ClickHistory, IdTables, id_tables, mean_rows, table_rows
-from cascade_sim.models.recipes import recipe_named
+from cascade_sim.models.recipes import Recipe, recipe_named
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def train(
     model: nn.Module,
     view: FeatureView,
     data: Impressions | Lists,
-    recipe: str,
+    recipe: str | Recipe,
     plan: TrainingPlan,
     options: Mapping[str, Any] | None = None,
 ) -> list[float]:
@@ -212,7 +212,9 @@ def train(
     if len(data.users) == 0:
         return []
     named, device = recipe_named(recipe), plan.device
-    learned = {name: nn.Parameter(torch.tensor(value, device=device)) for name, value in named.learned.items()}
+    learned = {
+        name: nn.Parameter(torch.tensor(value, device=device)) for name, value in named.learned.items()
+    }
     form = partial(named.loss, **named.with_defaults(options or {}), **learned)
     model.to(device)
     if isinstance(data, Impressions) and not plan.warm_start:

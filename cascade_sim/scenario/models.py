@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
-from cascade_sim.models.objectives import OBJECTIVES, Objective, make_objective
 from cascade_sim.foundation.errors import unknown_name
-from cascade_sim.models.recipes import RECIPES, Recipe
+from cascade_sim.models.objectives import OBJECTIVES, Objective, make_objective
+from cascade_sim.models.recipes import RECIPES, Recipe, custom_recipe
 from cascade_sim.scenario.sections import MAX_ID, Name, NameIn, Section, Share
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
@@ -27,6 +27,7 @@ LEFT_OUT = (
     *TARGET_KEYS,
     "chunking",
     "recipe_options",
+    "link",
     "proxy_calibrator",
     "embedding",
     "training_seed",
@@ -75,11 +76,22 @@ class ModelSpec(Section):
     kind: str = Field(
         default="towers", description="towers, coaction, dcn, path/file.py:Class or module:Class."
     )
-    recipe: Annotated[str, NameIn(RECIPES)] = Field(default="logloss", description="Training recipe.")
+    recipe: Annotated[str, NameIn(RECIPES, or_class=True)] = Field(
+        default="logloss",
+        description=f"Training recipe: {', '.join(RECIPES)}, or path/file.py:Class or module:Class, whose "
+        "method loss(scores, lists) is minimised on lists that a teacher has scored.",
+    )
+    link: Literal["exp", "sigmoid"] = Field(
+        default="exp",
+        description="For a recipe of a class: what its scores mean. exp, a factor of the bid that orders "
+        "ads; sigmoid, the log-odds of a click.",
+    )
     recipe_options: dict[str, JsonValue] = Field(
         default={},
         description="Options of the recipe's loss: "
-        + "; ".join(f"{name}: {', '.join(recipe.options)}" for name, recipe in RECIPES.items() if recipe.options)
+        + "; ".join(
+            f"{name}: {', '.join(recipe.options)}" for name, recipe in RECIPES.items() if recipe.options
+        )
         + ".",
     )
     target: Literal["click", "conversion"] = Field(
@@ -191,19 +203,25 @@ class ModelSpec(Section):
         description="For logloss: phases whose impressions it learns from.",
     )
     teacher: Name | None = Field(
-        default=None, description="For recipes that learn from a teacher: name of the logloss model to learn from."
+        default=None,
+        description="For recipes that learn from a teacher: name of the logloss model to learn from.",
     )
     sample: Sample = Field(
-        default=Sample(), description="For recipes that learn from a teacher: which ads of a request it learns from."
+        default=Sample(),
+        description="For recipes that learn from a teacher: which ads of a request it learns from.",
     )
     chunks: int = Field(
-        default=5, ge=2, le=10_000, description="For recipes of chunks (ltr, copr, head_distill): how many the ranking stage's order is cut into."
+        default=5,
+        ge=2,
+        le=10_000,
+        description="For recipes of chunks (ltr, copr, head_distill): how many the ranking stage's order is "
+        "cut into.",
     )
     chunking: Chunking = Field(
         default="halving",
-        description="For recipes of chunks: halving, the worse half is a chunk, the worse half of the rest another, and so "
-        "on; quantiles, chunks of equal size; exposed, what the cascade showed is the best chunk and the "
-        "rest is cut into quantiles (all that was shown is then in the sample).",
+        description="For recipes of chunks: halving, the worse half is a chunk, the worse half of the rest "
+        "another, and so on; quantiles, chunks of equal size; exposed, what the cascade showed is the best "
+        "chunk and the rest is cut into quantiles (all that was shown is then in the sample).",
     )
     hidden: int = Field(default=32, ge=1, le=65536, description="Width of the hidden layer.")
     dims: int = Field(
@@ -242,8 +260,13 @@ class ModelSpec(Section):
 
     @property
     def trained_by(self) -> Recipe:
-        """The recipe that the section names."""
-        return RECIPES[self.recipe]
+        """The recipe that the section names; of a class of the user's all but its loss."""
+        return RECIPES.get(self.recipe) or custom_recipe(self.link)
+
+    @property
+    def has_custom_recipe(self) -> bool:
+        """Whether its loss is a class of the user's."""
+        return self.recipe not in RECIPES
 
     @property
     def always_listed(self) -> int:
@@ -318,9 +341,14 @@ def check_objective(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) ->
         yield Problem(objective, text, uses=(objective, (*at, "kind")))
 
 
-def check_recipe(spec: ModelSpec, at: KeyPath) -> Iterator[Problem]:
+def check_recipe(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> Iterator[Problem]:
     """What is wrong with the options of a model's recipe, and with the lists that these ask for."""
     known, own, recipe = spec.trained_by.options, (*at, "recipe_options"), (*at, "recipe")
+    if (*at, "link") in given and not spec.has_custom_recipe and spec.link != spec.trained_by.link:
+        text = f"recipe {spec.recipe} has link {spec.trained_by.link}; only a class of your own is told"
+        yield Problem((*at, "link"), text, uses=(recipe,))
+    if spec.has_custom_recipe:
+        return  # its class says what it takes
     faults = {}
     for name, value in spec.recipe_options.items():
         if name not in known:

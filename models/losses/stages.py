@@ -91,9 +91,14 @@ def survival(places: torch.Tensor, quota: int) -> tuple[torch.Tensor, torch.Tens
 
 
 def relaxed_recall(
-    score: torch.Tensor, target: torch.Tensor, log_weight: torch.Tensor, k: int, quota: int, temperature: float
+    score: torch.Tensor,
+    target: torch.Tensor,
+    log_weight: torch.Tensor,
+    k: int,
+    quota: int,
+    temperature: float,
 ) -> torch.Tensor:
-    """ARF: the log loss of survival of the k best, and the log loss of the whole order, with a learned weight.
+    """ARF: log loss of who of the k best survives, and of the whole order, with a learned weight.
 
     relax = -mean_j[y_j log a_j + (1 - y_j) log b_j] with `survival`'s shares a and b at the quota,
     order = -mean_kj P*_kj log P_kj with the permutation P* of the target; relax + order / (2 w^2) + log w.
@@ -107,9 +112,10 @@ def relaxed_recall(
 
 
 def ndcg_pairs(score: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-    """Pairs of different labels, each weighted by what its exchange moves NDCG: |dNDCG_ij| softplus(s_j - s_i).
+    """Pairs of different labels, weighted by what their exchange moves NDCG.
 
-    Gains 2^label, discounts by the ranks of the scores as they are. The form of LambdaLoss, in the sum.
+    sum over y_i > y_j of |dNDCG_ij| softplus(s_j - s_i), with gains 2^y and discounts by the ranks of the
+    scores as they are.
 
     >>> round(ndcg_pairs(torch.tensor([[0.0, 0.0]]), torch.tensor([[2, 1]])).item(), 3)
     0.256

@@ -42,7 +42,15 @@ def lists(n, m=12, seed=5):
     log_bid = (rng.normal(0, 0.3, (n, m)) - 0.8 * AD["quality"][ads, 0]).astype(np.float32)
     chunk = np.empty((n, m), np.int8)
     np.put_along_axis(chunk, np.argsort(-(teacher + log_bid), axis=1), chunk_of_rank(m, 4)[None, :], 1)
-    return Lists(users, np.zeros(n, np.float32), ads, teacher, log_bid, chunk, (log_bid - np.logaddexp(0, -teacher)).astype(np.float32))
+    return Lists(
+        users,
+        np.zeros(n, np.float32),
+        ads,
+        teacher,
+        log_bid,
+        chunk,
+        (log_bid - np.logaddexp(0, -teacher)).astype(np.float32),
+    )
 
 
 def fit(module, data, recipe, **changes):

@@ -11,7 +11,7 @@ from cascade_sim.models.losses import stages
 RNG = np.random.default_rng(3)
 SCORE, TARGET = RNG.normal(0, 2, (4, 9)), RNG.normal(0, 1, (4, 9))
 LABEL = RNG.integers(1, 5, (4, 9))
-BEST = TARGET >= np.sort(TARGET, axis=1)[:, [-3]]
+BEST = np.sort(TARGET, axis=1)[:, [-3]] <= TARGET
 
 
 def tensor(values):
@@ -101,7 +101,7 @@ def test_a_loss_is_its_formula(name):
 
 @pytest.mark.parametrize("name", ["listwise", "infonce", "soft_top_k"])
 def test_a_gradient_is_that_of_the_value(name):
-    """Those without parts that are held fixed; of NDCG's weights and survival's sums a part is, on purpose."""
+    """Where nothing is held fixed; of NDCG's weights and survival's sums a part is, on purpose."""
     assert torch.autograd.gradcheck(CASES[name][0], tensor(SCORE))
 
 
