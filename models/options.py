@@ -18,7 +18,7 @@ class Option:
     is_whole: bool = False  # an integer
     weighs: str = ""  # for alpha: which part of the loss it multiplies; the other gets 1 − alpha
 
-    def fault(self, value: float) -> str:
+    def fault(self, value: object) -> str:
         """What is wrong with a value; empty for a finite number in the range."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return f"must be a number, not {value!r}"
