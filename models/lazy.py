@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from cascade_sim.models import losses
+    from cascade_sim.models.losses import stages
 else:
 
     class _Module:
@@ -24,5 +25,6 @@ else:
             return getattr(import_module(self._name), attribute)
 
     np, torch, losses = _Module("numpy"), _Module("torch"), _Module("cascade_sim.models.losses")
+    stages = _Module("cascade_sim.models.losses.stages")
 
-__all__ = ["losses", "np", "torch"]
+__all__ = ["losses", "np", "stages", "torch"]

@@ -4,33 +4,50 @@
 |---|---|---|---|
 | logloss | clicks of logged impressions | examined log loss, or the model's objective | σ(s) |
 | distill | lists scored by a teacher | squared difference to the teacher's logit | σ(s) |
-| ltr | lists scored by a teacher | RankNet between chunks of the teacher's order, of bid · e^s | e^s |
+| head_distill | the same | the same, chunks at the head weighted up | σ(s) |
+| listwise_distill | the same | cross entropy of bid · σ(s) with bid · σ(teacher), and `distill` | σ(s) |
+| listwise | the same | cross entropy of bid · e^s with bid · σ(teacher), or with ranking's score | e^s |
+| infonce | lists with ranking's k best | each of the best against all that are not | e^s |
+| dftopk | the same | log loss of who is within a quota, by a threshold that moves (DFTopK) | e^s |
+| arf | the same | soft recall of the best within a quota by NeuralSort (ARF) | e^s |
+| ltr | lists scored by a teacher | RankNet between chunks of ranking's order, of bid · e^s | e^s |
+| copr | the same | the same pairs, weighted by what their exchange moves NDCG (COPR) | e^s |
 
-A new recipe is a loss and a line in `RECIPES`: scenarios then know its name and the keys it reads, the phases
-and the markets' trainers train by it, and the cascade serves its link.
+A new recipe is a loss and a line in `RECIPES`: scenarios then know its name, its options and the keys it
+reads, the phases and the markets' trainers train by it, and the cascade serves its link.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from cascade_sim.models.known import check_known
-from cascade_sim.models.lazy import losses, torch
+from cascade_sim.models.lazy import losses, stages, torch
+from cascade_sim.models.options import Choice, Option
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How a model is trained.
 
-    `loss`: of scores [R, n] and the columns of a batch, which are those of `training.Impressions` (n = 1) or,
-    with a teacher, of `training.Lists`.
+    `loss`: of scores [R, n], the columns of a batch, which are those of `training.Impressions` (n = 1) or,
+    with a teacher, of `training.Lists`, and of the options by name; a recipe that has `learned` numbers is
+    given them by name as well, as scalars that are trained with the model.
     """
 
-    loss: Callable[[torch.Tensor, Mapping[str, torch.Tensor]], torch.Tensor]
+    loss: Callable[..., torch.Tensor]
     keys: tuple[str, ...]  # of a model's section: those that mean nothing under some other recipe
     has_teacher: bool  # imitates a trained model; else learns from clicks, for an objective
     link: str = "sigmoid"
+    options: Mapping[str, Option | Choice] = field(default_factory=dict)
+    learned: Mapping[str, float] = field(default_factory=dict)  # and what they begin with
+    cls: type | None = None  # of a custom one
+
+    def with_defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All options by name, those that are not given at their defaults."""
+        return {name: given.get(name, option.default) for name, option in self.options.items()}
 
     @property
     def gives_probabilities(self) -> bool:
@@ -62,14 +79,117 @@ def between_chunks(score: torch.Tensor, chunk: torch.Tensor) -> torch.Tensor:
 MAX_CHUNKS = 128  # their numbers are int8
 
 
+def head_distillation(
+    logit: torch.Tensor, sample: Mapping[str, torch.Tensor], *, base: float
+) -> torch.Tensor:
+    """Squared difference to the teacher's logit; a chunk weighs `base` times the next worse one."""
+    chunk = sample["chunk"].to(logit.dtype)
+    weight = torch.as_tensor(base, dtype=logit.dtype, device=logit.device) ** (chunk - chunk.amax())
+    return (weight * (logit - sample["teacher_logit"]).square()).sum() / weight.sum()
+
+
+def listwise(
+    logit: torch.Tensor, sample: Mapping[str, torch.Tensor], *, target: str, temperature: float
+) -> torch.Tensor:
+    return stages.listwise(sample["log_bid"] + logit, list_target(sample, target), temperature)
+
+
+def listwise_distillation(
+    logit: torch.Tensor, sample: Mapping[str, torch.Tensor], *, target: str, temperature: float, weight: float
+) -> torch.Tensor:
+    """An order of the head by the one part, probabilities by the other."""
+    score = sample["log_bid"] + torch.nn.functional.logsigmoid(logit)
+    whole = stages.listwise(score, list_target(sample, target), temperature)
+    return whole + weight * distillation(logit, sample)
+
+
+def list_target(sample: Mapping[str, torch.Tensor], target: str) -> torch.Tensor:
+    """Logarithm of what orders the list: eCPM by init-bid and teacher, or the ranking stage's score."""
+    if target == "ranking":
+        return sample["log_score"]
+    return sample["log_bid"] + torch.nn.functional.logsigmoid(sample["teacher_logit"])
+
+
+def infonce(logit: torch.Tensor, sample: Mapping[str, torch.Tensor], *, k: int) -> torch.Tensor:
+    return stages.infonce(sample["log_bid"] + logit, stages.best_of(sample["log_score"], k))
+
+
+def soft_top_k(
+    logit: torch.Tensor, sample: Mapping[str, torch.Tensor], *, k: int, quota: int, temperature: float
+) -> torch.Tensor:
+    is_best = stages.best_of(sample["log_score"], k)
+    return stages.soft_top_k(sample["log_bid"] + logit, is_best, quota, temperature)
+
+
+def relaxed_recall(
+    logit: torch.Tensor,
+    sample: Mapping[str, torch.Tensor],
+    *,
+    k: int,
+    quota: int,
+    temperature: float,
+    log_weight: torch.Tensor,
+) -> torch.Tensor:
+    score = sample["log_bid"] + logit
+    return stages.relaxed_recall(score, sample["log_score"], log_weight, k, quota, temperature)
+
+
+def ndcg_of_chunks(logit: torch.Tensor, sample: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    return stages.ndcg_pairs(sample["log_bid"] + logit, sample["chunk"])
+
+
+OF_LISTS = ("teacher", "sample")
+OF_CHUNKS = (*OF_LISTS, "chunks", "chunking")
+TARGET = Choice("teacher", ("teacher", "ranking"))
+TEMPERATURE = Option(1.0, 0.0, 1e6, low_is_open=True)
+BEST = Option(5, 1, 10_000, is_whole=True)  # of a list, that have to be handed on
+QUOTA = Option(10, 1, 10_000, is_whole=True)  # of a list, that are handed on
+
 RECIPES: dict[str, Recipe] = {
     "logloss": Recipe(log_loss, ("data",), has_teacher=False),
-    "distill": Recipe(distillation, ("teacher", "sample"), has_teacher=True),
-    "ltr": Recipe(order_of_chunks, ("teacher", "sample", "chunks", "chunking"), has_teacher=True, link="exp"),
-}
+    "distill": Recipe(distillation, OF_LISTS, has_teacher=True),
+    "ltr": Recipe(order_of_chunks, OF_CHUNKS, has_teacher=True, link="exp"),
+    "head_distill": Recipe(
+        head_distillation, OF_CHUNKS, has_teacher=True, options={"base": Option(2.0, 1.0, 100.0)}
+    ),
+    "listwise": Recipe(
+        listwise, OF_LISTS, has_teacher=True, link="exp",
+        options={"target": TARGET, "temperature": TEMPERATURE},
+    ),
+    "listwise_distill": Recipe(
+        listwise_distillation, OF_LISTS, has_teacher=True,
+        options={"target": TARGET, "temperature": TEMPERATURE, "weight": Option(0.05, 0.0, 1e6)},
+    ),
+    "infonce": Recipe(infonce, OF_LISTS, has_teacher=True, link="exp", options={"k": BEST}),
+    "dftopk": Recipe(
+        soft_top_k, OF_LISTS, has_teacher=True, link="exp",
+        options={"k": BEST, "quota": QUOTA, "temperature": TEMPERATURE},
+    ),
+    "arf": Recipe(
+        relaxed_recall, OF_LISTS, has_teacher=True, link="exp",
+        options={"k": BEST, "quota": QUOTA, "temperature": Option(12.0, 0.0, 1e6, low_is_open=True)},
+        learned={"log_weight": 0.0},
+    ),
+    "copr": Recipe(ndcg_of_chunks, OF_CHUNKS, has_teacher=True, link="exp"),
+}  # fmt: skip
 
 
-def recipe_named(name: str) -> Recipe:
-    """The recipe of that name, or a ValueError that lists the known ones."""
+def recipe_named(name: str | Recipe) -> Recipe:
+    """The recipe of that name, or a ValueError that lists the known ones; one that is at hand is itself."""
+    if isinstance(name, Recipe):
+        return name
     check_known("recipe", name, RECIPES)
     return RECIPES[name]
+
+
+def custom_recipe(link: str, made: Any = None) -> Recipe:
+    """A recipe of the user's: it learns from a teacher's lists, with chunks, by the loss of this object.
+
+    Without an object only its section is known, and nothing of the user's has been run.
+    """
+    loss, cls = (_not_loaded, None) if made is None else (made.loss, type(made))
+    return Recipe(loss, OF_CHUNKS, has_teacher=True, link=link, cls=cls)
+
+
+def _not_loaded(*_: Any) -> Any:
+    raise RuntimeError("the class of a custom recipe has not been loaded")

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch.nn.functional import embedding
 from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.nets.ids import ClickHistory, IdTables, id_tables, mean_rows, table_rows
-from cascade_sim.models.recipes import recipe_named
+from cascade_sim.models.recipes import Recipe, recipe_named
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Lists(_Columns):
     teacher_logit: np.ndarray  # [L, m] float32
     log_bid: np.ndarray  # [L, m] float32, of the init-bid
     chunk: np.ndarray  # [L, m] int8, larger is better in the ranking stage's order
+    log_score: np.ndarray  # [L, m] float32, logarithm of what the ranking stage orders by
 
 
 def chunk_of_order(best_first: np.ndarray, is_shown: np.ndarray, chunks: int, chunking: str) -> np.ndarray:
@@ -199,16 +201,21 @@ def train(
     model: nn.Module,
     view: FeatureView,
     data: Impressions | Lists,
-    recipe: str,
+    recipe: str | Recipe,
     plan: TrainingPlan,
+    options: Mapping[str, Any] | None = None,
 ) -> list[float]:
-    """Fit `model` in place; the mean loss of each epoch.
+    """Fit `model` in place; the mean loss of each epoch. `options`: those of the recipe's loss.
 
     A non-finite loss stops the training with a ValueError. No samples leave the model as it is.
     """
     if len(data.users) == 0:
         return []
-    form, device = recipe_named(recipe).loss, plan.device
+    named, device = recipe_named(recipe), plan.device
+    learned = {
+        name: nn.Parameter(torch.tensor(value, device=device)) for name, value in named.learned.items()
+    }
+    form = partial(named.loss, **named.with_defaults(options or {}), **learned)
     model.to(device)
     if isinstance(data, Impressions) and not plan.warm_start:
         set_base_rate(model, data)
@@ -232,7 +239,8 @@ def train(
 
     if plan.monitor is not None:
         plan.monitor.begin(loss_on(plan.monitor.part), len(plan.monitor.part.users))
-    return run_epochs(model, loss_on(data), len(data.users), max(1, plan.batch // per_row), plan)
+    rows = max(1, plan.batch // per_row)
+    return run_epochs(model, loss_on(data), len(data.users), rows, plan, beside=learned.values())
 
 
 def run_epochs(

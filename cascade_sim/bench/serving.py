@@ -207,7 +207,7 @@ def training_rates(sim: Simulation, n: int) -> dict[str, float]:
     m, lists = 50, n // 50
     chunk = np.broadcast_to(chunk_of_rank(m, 5), (lists, m)).copy()
     logit = generator.standard_normal((lists, m)).astype(np.float32)
-    listed = Lists(users[:lists], context[:lists], ads.reshape(lists, m), logit, logit * 0.3, chunk)
+    listed = Lists(users[:lists], context[:lists], ads.reshape(lists, m), logit, logit * 0.3, chunk, logit)
     rates = {}
     for label, name, recipe, data in (
         ("rank, logloss", "rank", "logloss", rows),

@@ -57,6 +57,7 @@ from cascade_sim.storage.model_store import ModelStore
 from cascade_sim.training.modules import (
     build_module,
     find_class,
+    find_recipe,
     input_widths,
     make_scorer,
     module_options,
@@ -412,7 +413,7 @@ def side_effects(subject: Subject) -> str:
 def served(subject: Subject) -> str:
     """The engine's seat (encoded ads, fused kernels, inference mode) answers what forward does."""
     module = subject.build().eval()
-    scorer = make_scorer(subject.kind, subject.spec.recipe, subject.view, module)
+    scorer = make_scorer(subject.kind, subject.spec.trained_by, subject.view, module)
     block, ids = subject.block(REQUESTS), subject.candidates(REQUESTS, CANDIDATES)
     seat = torch.from_numpy(scorer.logit(block, ids))
     gap = far_apart(seat, logits(module, subject.inputs(REQUESTS, CANDIDATES)), tolerance=1e-4)
@@ -529,7 +530,7 @@ def save_and_load(subject: Subject) -> str:
 
 def speed(subject: Subject) -> str:
     """Candidates per second in the seat, beside the built-in towers in theirs."""
-    recipe, view = subject.spec.recipe, subject.view
+    recipe, view = subject.spec.trained_by, subject.view
     own = make_scorer(subject.kind, recipe, view, subject.build())
     towers = TwoTowers(view.request_width, view.ad_width, view.pair_width, hidden=32, dims=12)
     rate = _rate(subject, own)
@@ -613,7 +614,8 @@ def _train(subject: Subject, module: nn.Module, epochs: int, learning_rate: floa
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)  # dropout while training draws from torch's own generator
         plan = TrainingPlan(epochs, BATCH, learning_rate, subject.spec.weight_decay, SEED)
-        return train(module, subject.view, samples(subject), subject.spec.recipe, plan)
+        recipe = find_recipe(subject.kind, subject.spec, subject.home)
+        return train(module, subject.view, samples(subject), recipe, plan, subject.spec.recipe_options)
 
 
 def samples(subject: Subject) -> Impressions | Lists:
@@ -643,6 +645,7 @@ def samples(subject: Subject) -> Impressions | Lists:
         teacher_logit=log_odds(ctr).astype(np.float32),
         log_bid=np.log(bid).astype(np.float32),
         chunk=chunk,
+        log_score=np.log(ctr * bid).astype(np.float32),
     )
 
 

@@ -20,13 +20,14 @@ from cascade_sim.foundation.errors import UserError
 from cascade_sim.market.advertisers import MAX_BID, BidderPopulation
 from cascade_sim.market.visits import ask, build_click_model
 from cascade_sim.models.features import FeatureView
+from cascade_sim.models.recipes import Recipe
 from cascade_sim.models.training import Tables, outputs
 from cascade_sim.scenario.market import Market
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage import user_code
 from cascade_sim.study.simulation import Simulation
-from cascade_sim.training.modules import KINDS, build_module, make_scorer
+from cascade_sim.training.modules import KINDS, build_module, find_recipe, make_scorer
 from cascade_sim.world.world import init_bids
 
 TOY = {"users": 64, "ads": 256, "advertisers": 32}
@@ -72,10 +73,17 @@ def _models(sim: Simulation) -> None:
         view, before = sim.view(spec.features), user_code.loaded()
         module = build_module(name, spec, view, seed=0, home=sim.home)
         with errors_in_rehearsal(name):
-            make_scorer(name, spec.recipe, view, module).predict(block, ids)
+            make_scorer(name, spec.trained_by, view, module).predict(block, ids)
             if spec.kind not in KINDS:
                 _learn(name, spec.kind, view, module)
         user_code.note_late(type(module), before)
+        if spec.has_custom_recipe:
+            before = user_code.loaded()
+            recipe = find_recipe(name, spec, sim.home)
+            with errors_in_rehearsal(name), errors_of(f"recipe {spec.recipe!r} fails", spec.recipe):
+                try_loss(recipe)
+            assert recipe.cls is not None
+            user_code.note_late(recipe.cls, before)
 
 
 @contextmanager
@@ -93,6 +101,27 @@ def _learn(name: str, kind: str, view: FeatureView, module: nn.Module) -> None:
     with errors_of(f"model {name!r}: training fails", kind):
         answer = outputs(module.train(), Tables(view, torch.device("cpu")), rows, torch.zeros(REQUESTS), rows)
         answer.double().sum().backward()
+
+
+def try_loss(recipe: Recipe) -> None:
+    """What a custom loss says of a few lists, and its gradient: ValueError if neither can be trained by."""
+    shape = (REQUESTS, CANDIDATES)
+    score = torch.linspace(-1, 1, REQUESTS * CANDIDATES).reshape(shape).requires_grad_()
+    place = torch.arange(CANDIDATES).expand(shape)
+    lists = {
+        "users": place[:, 0].int(), "context": score.detach()[:, 0], "ads": place.int(),
+        "teacher_logit": -score.detach(), "log_bid": 0.1 * score.detach(), "log_score": -0.9 * score.detach(),
+        "chunk": (1 + place % 2).to(torch.int8),
+    }  # fmt: skip
+    value = recipe.loss(score, lists)
+    if not isinstance(value, torch.Tensor) or value.shape != ():
+        found = list(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+        raise ValueError(f"expected loss to give one number, a tensor of shape [], found {found}")
+    if not value.requires_grad:
+        raise ValueError("expected a loss of the scores, found one without a gradient")
+    (slope,) = torch.autograd.grad(value, score)
+    if not (torch.isfinite(value) and torch.isfinite(slope).all()):
+        raise ValueError(f"expected a finite loss with finite slopes, found {float(value.detach())}")
 
 
 def _bidders(sim: Simulation, market: Market) -> None:

@@ -33,7 +33,7 @@ from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.study.simulation import Simulation
 from cascade_sim.training.data import arrived_clicks, join_lists, lists_for
 from cascade_sim.training.fit import fit, fit_calibrator, joint_map, plan_of
-from cascade_sim.training.modules import build_module, served_scorer
+from cascade_sim.training.modules import build_module, find_recipe, served_scorer
 from cascade_sim.training.parallel import split_for_calibrator
 
 REPLAYED = {
@@ -252,7 +252,16 @@ class Trainer:
         )  # fmt: skip
         what, view = f"deployment {self.version} of model {name!r}", self.sim.view(spec.features)
         before = self._calibrators[name] if is_warm else None
-        fitted = fit(self._modules[name], spec, view, data, plan, what=what, calibrator=before)
+        fitted = fit(
+            self._modules[name],
+            spec,
+            view,
+            data,
+            plan,
+            what=what,
+            recipe=find_recipe(name, spec, self.sim.home),
+            calibrator=before,
+        )
         if fitted.calibrator is not None:
             self._calibrators[name] = fitted.calibrator
         return fitted.line

@@ -22,7 +22,7 @@ from cascade_sim.scenario.log_support import (
     stage_models_of,
 )
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, Sizes, find_profile
-from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective
+from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective, check_recipe
 from cascade_sim.scenario.plugins import (
     BIDDER_KINDS,
     MODEL_KEYS,
@@ -228,9 +228,10 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
         for recipe_key in dict.fromkeys(key for recipe in RECIPES.values() for key in recipe.keys):
             fits = [name for name, recipe in RECIPES.items() if recipe_key in recipe.keys]
             path = (*at, recipe_key)
-            if path in given and spec.recipe not in fits:
+            if path in given and recipe_key not in spec.trained_by.keys:
                 text = f"has no meaning for recipe {spec.recipe} (only for {' and '.join(fits)}); remove it"
                 yield Problem(path, text, uses=((*at, "recipe"),))
+        yield from check_recipe(spec, given, at)
         yield from check_objective(spec, given, at)
         yield from _check_target(scenario, given, at, spec)
         yield from _check_proxied(scenario, at, spec)
@@ -670,7 +671,7 @@ def _check_classes(scenario: Scenario, folder: Path) -> Iterator[Problem]:
         if text:
             yield Problem(kind, text, uses=(kind,))
             continue
-        options: KeyPath = (*at, "options")
+        options: KeyPath = (*at, reference.options_key)
         faults = list(written_faults(reference, folder)) or list(_refused_values(reference))
         for option, text in faults:
             yield Problem(options if option is None else (*options, option), text, uses=(kind,))

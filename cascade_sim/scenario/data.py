@@ -7,7 +7,7 @@ import io
 import json
 from typing import Any
 
-from cascade_sim.models.recipes import RECIPES
+from cascade_sim.models.recipes import OF_CHUNKS, RECIPES
 from cascade_sim.scenario.schema import Scenario
 
 
@@ -40,7 +40,7 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
     if data["off_policy"] is None:
         del data["off_policy"]
     for spec in data["models"].values():
-        used = RECIPES[spec["recipe"]].keys
+        used = RECIPES[spec["recipe"]].keys if spec["recipe"] in RECIPES else OF_CHUNKS
         for key in {key for recipe in RECIPES.values() for key in recipe.keys if key not in used}:
             spec.pop(key, None)
     return data

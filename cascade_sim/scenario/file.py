@@ -187,7 +187,11 @@ def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | N
         lines = [_line(path, document, applied, problem) for problem in problems]
         raise ScenarioError([*dict.fromkeys(lines), *refused])
     models = {
-        name: spec.model_copy(update={"kind": from_working_folder(spec.kind, Path(path).parent)})
+        name: spec.model_copy(
+            update={
+                key: from_working_folder(getattr(spec, key), Path(path).parent) for key in ("kind", "recipe")
+            }
+        )
         for name, spec in scenario.models.items()
     }
     market = scenario.market and _market_from_working_folder(scenario.market, Path(path).parent)

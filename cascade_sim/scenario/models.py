@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
+from cascade_sim.foundation.errors import unknown_name
 from cascade_sim.models.objectives import OBJECTIVES, Objective, make_objective
-from cascade_sim.models.recipes import RECIPES, Recipe
+from cascade_sim.models.recipes import RECIPES, Recipe, custom_recipe
 from cascade_sim.scenario.sections import MAX_ID, Name, NameIn, Section, Share
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
@@ -25,6 +26,8 @@ LEFT_OUT = (
     *OBJECTIVE_KEYS,
     *TARGET_KEYS,
     "chunking",
+    "recipe_options",
+    "link",
     "proxy_calibrator",
     "embedding",
     "training_seed",
@@ -51,8 +54,20 @@ class Sample(Section):
         "pre-ranking is handed), or the name of an earlier step of pre-ranking.",
     )
     per_request: int = Field(
-        default=50, ge=1, le=MAX_ID, description="Ads drawn per request, or all if there are fewer."
+        default=50, ge=1, le=MAX_ID, description="Ads of a list, or all of the set if there are fewer."
     )
+    best: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_ID,
+        description="So many of a list are the ranking stage's best of the whole set, the rest is drawn. "
+        "Absent: as many as the recipe's option k says, none for recipes without it.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what is absent: a scenario that does not say keeps its hash."""
+        return {key: value for key, value in dump(self).items() if key != "best" or value is not None}
 
 
 class ModelSpec(Section):
@@ -61,7 +76,24 @@ class ModelSpec(Section):
     kind: str = Field(
         default="towers", description="towers, coaction, dcn, path/file.py:Class or module:Class."
     )
-    recipe: Annotated[str, NameIn(RECIPES)] = Field(default="logloss", description="Training recipe.")
+    recipe: Annotated[str, NameIn(RECIPES, or_class=True)] = Field(
+        default="logloss",
+        description=f"Training recipe: {', '.join(RECIPES)}, or path/file.py:Class or module:Class, whose "
+        "method loss(scores, lists) is minimised on lists that a teacher has scored.",
+    )
+    link: Literal["exp", "sigmoid"] = Field(
+        default="exp",
+        description="For a recipe of a class: what its scores mean. exp, a factor of the bid that orders "
+        "ads; sigmoid, the log-odds of a click.",
+    )
+    recipe_options: dict[str, JsonValue] = Field(
+        default={},
+        description="Options of the recipe's loss: "
+        + "; ".join(
+            f"{name}: {', '.join(recipe.options)}" for name, recipe in RECIPES.items() if recipe.options
+        )
+        + ".",
+    )
     target: Literal["click", "conversion"] = Field(
         default="click",
         description="What it predicts: the click of an ad that is looked at, or the conversion after a click "
@@ -171,19 +203,25 @@ class ModelSpec(Section):
         description="For logloss: phases whose impressions it learns from.",
     )
     teacher: Name | None = Field(
-        default=None, description="For distill and ltr: name of the logloss model to learn from."
+        default=None,
+        description="For recipes that learn from a teacher: name of the logloss model to learn from.",
     )
     sample: Sample = Field(
-        default=Sample(), description="For distill and ltr: which ads of a request it learns from."
+        default=Sample(),
+        description="For recipes that learn from a teacher: which ads of a request it learns from.",
     )
     chunks: int = Field(
-        default=5, ge=2, le=10_000, description="For ltr: chunks that the teacher's order is cut into."
+        default=5,
+        ge=2,
+        le=10_000,
+        description="For recipes of chunks (ltr, copr, head_distill): how many the ranking stage's order is "
+        "cut into.",
     )
     chunking: Chunking = Field(
         default="halving",
-        description="For ltr: halving, the worse half is a chunk, the worse half of the rest another, and so "
-        "on; quantiles, chunks of equal size; exposed, what the cascade showed is the best chunk and the "
-        "rest is cut into quantiles (all that was shown is then in the sample).",
+        description="For recipes of chunks: halving, the worse half is a chunk, the worse half of the rest "
+        "another, and so on; quantiles, chunks of equal size; exposed, what the cascade showed is the best "
+        "chunk and the rest is cut into quantiles (all that was shown is then in the sample).",
     )
     hidden: int = Field(default=32, ge=1, le=65536, description="Width of the hidden layer.")
     dims: int = Field(
@@ -222,8 +260,19 @@ class ModelSpec(Section):
 
     @property
     def trained_by(self) -> Recipe:
-        """The recipe that the section names."""
-        return RECIPES[self.recipe]
+        """The recipe that the section names; of a class of the user's all but its loss."""
+        return RECIPES.get(self.recipe) or custom_recipe(self.link)
+
+    @property
+    def has_custom_recipe(self) -> bool:
+        """Whether its loss is a class of the user's."""
+        return self.recipe not in RECIPES
+
+    @property
+    def always_listed(self) -> int:
+        """How many of the ranking stage's best are in every list that it learns from."""
+        k = self.trained_by.with_defaults(self.recipe_options).get("k", 0)
+        return int(k if self.sample.best is None else self.sample.best)
 
     @property
     def objective_options(self) -> dict[str, float | str]:
@@ -290,6 +339,36 @@ def check_objective(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) ->
         number = "two" if heads == 2 else heads
         text = f"{spec.objective} trains {number} heads, which only the kinds towers, coaction and dcn have"
         yield Problem(objective, text, uses=(objective, (*at, "kind")))
+
+
+def check_recipe(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> Iterator[Problem]:
+    """What is wrong with the options of a model's recipe, and with the lists that these ask for."""
+    known, own, recipe = spec.trained_by.options, (*at, "recipe_options"), (*at, "recipe")
+    if (*at, "link") in given and not spec.has_custom_recipe and spec.link != spec.trained_by.link:
+        text = f"recipe {spec.recipe} has link {spec.trained_by.link}; only a class of your own is told"
+        yield Problem((*at, "link"), text, uses=(recipe,))
+    if spec.has_custom_recipe:
+        return  # its class says what it takes
+    faults = {}
+    for name, value in spec.recipe_options.items():
+        if name not in known:
+            faults[name] = unknown_name("option", name, known)
+            if not known:
+                faults[name] = f"recipe {spec.recipe} has no options; remove it"
+        else:
+            faults[name] = known[name].fault(value)
+    yield from (Problem((*own, name), text, uses=(recipe,)) for name, text in faults.items() if text)
+    if any(faults.values()) or not spec.trained_by.has_teacher:
+        return
+    options, size = spec.trained_by.with_defaults(spec.recipe_options), (*at, "sample", "per_request")
+    for name in ("k", "quota"):
+        if name in options and options[name] >= spec.sample.per_request:
+            text = f"{options[name]} of lists of {spec.sample.per_request} leave nothing to choose"
+            where = (*own, name) if name in spec.recipe_options else size
+            yield Problem(where, f"{name}: {text}; raise sample.per_request", uses=(recipe, size))
+    if spec.sample.best is not None and spec.sample.best > spec.sample.per_request:
+        text = f"{spec.sample.best} do not fit into lists of {spec.sample.per_request}"
+        yield Problem((*at, "sample", "best"), text, uses=(size,))
 
 
 def _check_calibrator(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> Iterator[Problem]:

@@ -93,6 +93,7 @@ RETRIEVER_KINDS = Kinds(
     ("visible",),
     keys={SIMILARITY: SIMILARITY_KEYS},
 )
+RECIPE_KINDS = Kinds("recipe", "recipe", Classes({}), ("loss",), ())  # the built-in ones are functions
 BIDDER_KINDS = Kinds(
     "bidder",
     "bidder",
@@ -303,6 +304,7 @@ class Reference:
     options: Mapping[str, Any]
     section: KeyPath = ()  # where it is named, and its options stand
     key: str = "kind"  # of its name there
+    options_key: str = "options"
 
     @property
     def place(self) -> str:
@@ -314,6 +316,9 @@ def references(scenario: Scenario) -> Iterator[Reference]:
     """Every class that a scenario names."""
     for name, model in scenario.models.items():
         yield Reference(MODEL_KINDS, model.kind, model.options, ("models", name))
+        if model.has_custom_recipe:
+            told = model.recipe_options
+            yield Reference(RECIPE_KINDS, model.recipe, told, ("models", name), "recipe", "recipe_options")
     for section, retrieval in retrievals(scenario):
         for place, route in retrieval.parts.items():
             yield Reference(RETRIEVER_KINDS, route.kind, route.options, (*section, *place))
@@ -369,7 +374,9 @@ def require_options(scenario: Scenario, home: Path) -> None:
         kinds, kind = reference.kinds, reference.kind
         if kind in kinds.built_in:
             for option, text in written_faults(reference, home):
-                raise UserError(f"{'.'.join(map(str, reference.section))}.options.{option}: {text}")
+                raise UserError(
+                    f"{'.'.join((*map(str, reference.section), reference.options_key))}.{option}: {text}"
+                )
             continue
         with errors_of(reference.place, kind):
             own = find_class(kinds, kind, home)
@@ -377,7 +384,7 @@ def require_options(scenario: Scenario, home: Path) -> None:
         if signature is None:
             continue
         for option, text in faults_in(signature, own.__name__, kinds.first, reference.options):
-            at = (*reference.section, "options", *(() if option is None else (option,)))
+            at = (*reference.section, reference.options_key, *(() if option is None else (option,)))
             raise UserError(f"{'.'.join(map(str, at))}: {text}")
 
 

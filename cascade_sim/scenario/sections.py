@@ -59,6 +59,7 @@ class NameIn:
     """
 
     registry: Mapping[str, object]
+    or_class: bool = False  # or a class of the user's, as path/to/file.py:Class or package.module:Class
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(
@@ -68,12 +69,14 @@ class NameIn:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        return {"enum": list(self.registry), "type": "string"}
+        names = {"enum": list(self.registry), "type": "string"}
+        return {"anyOf": [names, {"pattern": ":", "type": "string"}]} if self.or_class else names
 
     def _check(self, value: object) -> str:
-        if isinstance(value, str) and value in self.registry:
+        if isinstance(value, str) and (value in self.registry or (self.or_class and ":" in value)):
             return value
         known = ", ".join(f"'{name}'" for name in self.registry)
+        known += " or path/to/file.py:Class" if self.or_class else ""
         raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": known})
 
 

@@ -46,7 +46,7 @@ from cascade_sim.scenario.schema import (
     resolved_arms,
 )
 from cascade_sim.storage import user_code
-from cascade_sim.storage.code_version import model_code_digest
+from cascade_sim.storage.code_version import class_source, model_code_digest
 from cascade_sim.storage.environment import processor
 from cascade_sim.storage.files import below, folder_inside, read_file, write_file
 from cascade_sim.storage.folder import is_done, keep
@@ -72,7 +72,7 @@ from cascade_sim.training.fit import (
     save_trained,
     stored_calibrator,
 )
-from cascade_sim.training.modules import build_module, served_scorer
+from cascade_sim.training.modules import build_module, find_recipe, served_scorer
 from cascade_sim.training.parallel import WORTH, Task, fit_module, forget, partitioned, train_ahead
 from cascade_sim.version import SEMANTICS
 
@@ -324,7 +324,10 @@ class Preparation:
                 if fitted is None:
                     each = samples // spec.epochs
                     fitted = fit_module(task, parts, self.device, lambda: bar.advance(each))
-                if not user_code.note_late(type(module), before):  # code that the key knows nothing of
+                own = [type(module), task.recipe.cls] if task.recipe.cls else [type(module)]
+                if not any(
+                    [user_code.note_late(one, before) for one in own]
+                ):  # code that the key knows nothing of
                     meta = {"model": name, "recipe": spec.recipe}
                     save_trained(self.store, task.key, module, fitted, meta)
             self.lines[alias] = line = fitted.line
@@ -359,13 +362,15 @@ class Preparation:
         others = OTHER_KEYS - ({"calibrator", "fit"} if spec.is_joint else set())
         parts = partitioned(data, spec, sim.seed)
         looked_at = {f"watched {name}": column for name, column in parts.watched.arrays().items()}
+        recipe = find_recipe(name, spec, sim.home)
+        told = {} if recipe.cls is None else {"loss": class_source(recipe.cls).hex()}
         key = content_key(
             own.model_dump(mode="json", exclude=others),
             {**parts.train.arrays(), **looked_at, **view.arrays()},
             recipe=spec.recipe, seed=seed, semantics=SEMANTICS, torch=torch.__version__,
-            device=self.device.type, code=model_code_digest(module), processor=processor(),
+            device=self.device.type, code=model_code_digest(module), processor=processor(), **told,
         )  # fmt: skip
-        return Task(alias, spec, view, seed, module, data, sim.seed, key)
+        return Task(alias, spec, view, seed, module, data, sim.seed, key, recipe)
 
     def logged(self, phases: Iterable[str]) -> list[str]:
         """Those of these phases that have requests, and so a table."""

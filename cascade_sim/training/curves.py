@@ -58,7 +58,7 @@ def monitor_for(
     spec: ModelSpec, view: FeatureView, part: Samples, slots: SlotEffects | None, by_sample: bool
 ) -> TrainingMonitor:
     """Watches a net of a section's objective; `by_sample`: one that learns from single impressions."""
-    is_own = spec.kind not in KINDS
+    is_own = spec.kind not in KINDS or spec.has_custom_recipe
     if isinstance(part, Lists):
         return TrainingMonitor(part, is_of_own_class=is_own)
     look = partial(_measured, spec=spec, view=view, pages=part, slots=slots)

@@ -23,6 +23,7 @@ from cascade_sim.cascade.scorers import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.kernels import select_top
 from cascade_sim.foundation.limits import MAX_LEARNED
 from cascade_sim.models.delays import correct_delays
 from cascade_sim.models.page_training import ClickedPages, dumped_scores, make_pages, page_offsets
@@ -30,6 +31,7 @@ from cascade_sim.models.training import Impressions, Lists, chunk_of_order
 from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.storage.tables import Columns, iterate_table, read_table, table_rows
 
+SMALLEST = np.float64(np.finfo(np.float32).tiny)  # of a fused score whose logarithm is learned
 COLUMNS = ["user", "context", "ad", "examination", "click"]
 CLICKED_COLUMNS = ["user", "context", "ad", "click", "conversion"]
 PAGE_COLUMNS = ["request", "pctr"]
@@ -139,8 +141,8 @@ def sample_lists(
 
     The chunk labels follow the ranking stage's fused score (its pCTR and its opt-bid), which is the
     order the student of `ltr` has to learn. Requests with fewer candidates than the sample are left out.
-    Where what was shown is a chunk of its own, all of it is in the sample: a uniform one of the pre-ranking
-    set would seldom hold any.
+    Where what was shown is a chunk of its own, all of it is in the sample, and so are the ranking stage's
+    best of the whole set where the recipe is about them: a uniform sample would seldom hold any.
     """
     pool = dict(zip(arm.set_names, decision.sets, strict=True))[f"{spec.sample.set}_set"]
     size = min(spec.sample.per_request, pool.shape[1])
@@ -149,6 +151,10 @@ def sample_lists(
     if "chunking" in spec.trained_by.keys and spec.chunking == "exposed":
         is_shown = membership(pool, decision.win_set)
         draw = draw - is_shown
+    if spec.always_listed:
+        whole = np.where(pool >= 0, score(block, pool, arm.last, arm, platform).score, -np.inf)
+        best, _ = select_top(pool, whole.astype(np.float32), min(spec.always_listed, size))
+        draw = draw - 2.0 * membership(pool, best)
     order = np.argsort(np.where(pool >= 0, draw, 2.0), axis=1, kind="stable")[:, :size]
     ads, is_shown = np.take_along_axis(pool, order, 1), np.take_along_axis(is_shown, order, 1)
     keep = (ads >= 0).all(axis=1)
@@ -158,7 +164,8 @@ def sample_lists(
     best_first = np.lexsort((ads, -fused), axis=1)
     chunk = chunk_of_order(best_first, is_shown, spec.chunks, spec.chunking)
     log_bid = np.log(platform.bids.init_bid[ads]).astype(np.float32)
-    return Lists(block.users, block.context, ads, logit, log_bid, chunk)
+    log_score = np.log(np.maximum(fused, SMALLEST)).astype(np.float32)
+    return Lists(block.users, block.context, ads, logit, log_bid, chunk, log_score)
 
 
 def lists_for(

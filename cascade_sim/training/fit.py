@@ -17,6 +17,7 @@ from cascade_sim.models.calibrators import Calibrator, PiecewiseLinear, calibrat
 from cascade_sim.models.calibrators.position_debiased import fit_examined
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, scores, train_pages
+from cascade_sim.models.recipes import Recipe
 from cascade_sim.models.slot_effects import SlotEffects
 from cascade_sim.models.training import Lists, TrainingPlan, list_scores, train
 from cascade_sim.scenario.models import ModelSpec, objective_of
@@ -57,20 +58,23 @@ def fit(
     plan: TrainingPlan,
     *,
     what: str,
+    recipe: Recipe | None = None,
     calibrator: Calibrator | None = None,
     part: ClickedPages | Lists | None = None,
 ) -> Fitted:
     """Train a net in place by the recipe of its section; on pages, for its objective, whose heads it has.
 
-    `calibrator`: what one that is trained in the same batches goes on from, if not from the sigmoid. `part`:
-    validation samples of the training. UserError, which begins with `what`, if a loss is not
-    finite or the user's own class fails.
+    `recipe`: the section's with its loss, where that is a class of the user's. `calibrator`: what one that is
+    trained in the same batches goes on from, if not from the sigmoid. `part`: validation samples of the
+    training. UserError, which begins with `what`, if a loss is not finite or the user's own class fails.
     """
     joint = None
     if spec.is_joint and isinstance(data, ClickedPages):
         before = calibrator if isinstance(calibrator, PiecewiseLinear) else None
         joint = joint_map(view, data, plan.seed) if before is None else copy.deepcopy(before)
-    is_own = spec.kind not in KINDS  # a defect of a built-in net is ours, and shows as one
+    recipe = recipe or spec.trained_by
+    own = spec.recipe if spec.has_custom_recipe else spec.kind
+    is_own = ":" in own or own not in KINDS and own == spec.kind  # else a defect is ours, and shows as one
     slots = None
     if spec.examination == "estimated" and isinstance(data, ClickedPages):
         slots = SlotEffects(data.n_slots)
@@ -78,12 +82,12 @@ def fit(
     by_sample = isinstance(data, ClickedPages) and spec.learns_by_sample and slots is None
     if part is not None and len(part.users):
         plan = replace(plan, monitor=monitor_for(spec, view, part, slots, by_sample))
-    with errors_of(what, spec.kind) if is_own else nullcontext():
+    with errors_of(what, own) if is_own else nullcontext():
         try:
             if isinstance(data, Lists):
-                train(module, view, data, spec.recipe, plan)
+                train(module, view, data, recipe, plan, spec.recipe_options)
             elif by_sample:
-                train(module, view, data.shown, spec.recipe, plan)
+                train(module, view, data.shown, recipe, plan)
             else:
                 objective = objective_of(spec)
                 train_pages(

@@ -16,10 +16,10 @@ from cascade_sim.models.features import FeatureView
 from cascade_sim.models.nets.coaction import CoAction
 from cascade_sim.models.nets.ids import IdTables, with_tables
 from cascade_sim.models.nets.towers import TwoTowers
-from cascade_sim.models.recipes import recipe_named
+from cascade_sim.models.recipes import Recipe, custom_recipe, recipe_named
 from cascade_sim.scenario import plugins
 from cascade_sim.scenario.models import ModelSpec, objective_of
-from cascade_sim.scenario.plugins import BIDDER_KINDS, MODEL_KINDS, errors_of
+from cascade_sim.scenario.plugins import BIDDER_KINDS, MODEL_KINDS, RECIPE_KINDS, errors_of
 
 KINDS = MODEL_KINDS.built_in
 SCORERS: dict[type[nn.Module], Callable[..., ModelScorer]] = {
@@ -76,7 +76,18 @@ def module_options(spec: ModelSpec) -> dict[str, Any]:
     return {"hidden": spec.hidden, "dims": spec.dims} if spec.kind in KINDS else dict(spec.options)
 
 
-def make_scorer(name: str, recipe: str, view: FeatureView, module: nn.Module) -> ModelScorer:
+def find_recipe(name: str, spec: ModelSpec, home: Path = Path(".")) -> Recipe:
+    """The recipe of a model's section, with its loss: a custom one is loaded and built with its options."""
+    if not spec.has_custom_recipe:
+        return spec.trained_by
+    loss = plugins.find_class(RECIPE_KINDS, spec.recipe, home)
+    if not callable(getattr(loss, "loss", None)):
+        raise UserError(f"recipe {spec.recipe!r}: expected the method loss(scores, lists), found none")
+    with errors_of(f"recipe of model {name!r}: {loss.__name__} failed", spec.recipe):
+        return custom_recipe(spec.link, loss(**spec.recipe_options))
+
+
+def make_scorer(name: str, recipe: str | Recipe, view: FeatureView, module: nn.Module) -> ModelScorer:
     """The fused scorer of a built-in net, the batched one of any other."""
     return SCORERS.get(type(module), TorchScorer)(name, view, recipe_named(recipe).link, module.eval())
 
@@ -85,7 +96,7 @@ def served_scorer(
     name: str, spec: ModelSpec, view: FeatureView, module: nn.Module, calibrator: Calibrator | None = None
 ) -> ModelScorer:
     """The scorer of a trained model as its section wants it served: with its link, or its calibrator."""
-    scorer, objective = make_scorer(name, spec.recipe, view, module), objective_of(spec)
+    scorer, objective = make_scorer(name, spec.trained_by, view, module), objective_of(spec)
     if calibrator is not None:
         return with_calibrator(scorer, calibrator, of_logits=objective.gives_logits())
     return with_link(scorer, objective)

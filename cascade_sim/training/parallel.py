@@ -21,6 +21,7 @@ from cascade_sim.foundation.progress import Progress
 from cascade_sim.foundation.workers import Job
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, net_to_train, served_net
+from cascade_sim.models.recipes import Recipe
 from cascade_sim.models.training import Impressions, Lists
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.storage.checkpoints import load_state, save_state
@@ -49,6 +50,7 @@ class Task:
     data: Samples  # all of it, also what a calibrator is given
     world_seed: int
     key: str
+    recipe: Recipe  # with its loss, also where that is a class of the user's
 
     @property
     def samples(self) -> int:
@@ -92,7 +94,7 @@ def fit_module(
     net = net_to_train(module, objective, task.seed)
     plan = plan_of(spec, task.seed, device=device, on_epoch=lambda epoch, loss: on_epoch())
     what = f"training of model {task.alias!r}"
-    fitted = fit(net, spec, task.view, data.train, plan, what=what, part=data.watched)
+    fitted = fit(net, spec, task.view, data.train, plan, what=what, recipe=task.recipe, part=data.watched)
     if net is not module:
         module.load_state_dict(served_net(net, objective).state_dict())
         module.eval()
@@ -123,7 +125,8 @@ def train_ahead(
 
     None: nothing was worth it. Users' own classes are trained by the world's process, which knows their code.
     """
-    left = {task.alias: task for task in tasks if task.spec.kind in KINDS}
+    known = (task for task in tasks if task.spec.kind in KINDS and not task.spec.has_custom_recipe)
+    left = {task.alias: task for task in known}
     left = {alias: task for alias, task in left.items() if not _is_kept(store, task)}
     most = len(left) if engine.is_elsewhere else workers
     groups = shares({alias: task.samples for alias, task in left.items()}, most)
@@ -164,7 +167,9 @@ def train_job(
             spec, alias, seed = ModelSpec.model_validate(model["spec"]), model["alias"], model["seed"]
             view, whole = _view(load_state(model["view"])), _samples(load_state(model["data"]))
             module = build_module(alias, spec, view, seed)
-            task = Task(alias, spec, view, seed, module, whole, model["world_seed"], model["key"])
+            task = Task(
+                alias, spec, view, seed, module, whole, model["world_seed"], model["key"], spec.trained_by
+            )
             fitted = fit_module(task, partitioned(whole, spec, task.world_seed), torch.device(device))
             save_trained(ModelStore(model["data"].parent), task.key, module, fitted, {"model": alias})
 

@@ -14,42 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cascade_sim.models.examination import slot_log_odds
 from cascade_sim.models.lazy import losses, np, torch
+from cascade_sim.models.options import Choice, Option
 
 if TYPE_CHECKING:
     from cascade_sim.models.losses.lists import Offsets
 
 TASKS = ("binary", "graded")
-
-
-@dataclass(frozen=True)
-class Option:
-    """A number an objective takes: its default and the values allowed."""
-
-    default: float
-    low: float
-    high: float
-    low_is_open: bool = False
-    weighs: str = ""  # for alpha: which part of the loss it multiplies; the other gets 1 − alpha
-
-    def fault(self, value: float) -> str:
-        """What is wrong with a value; empty for a finite number in the range."""
-        is_inside = self.low < value if self.low_is_open else self.low <= value
-        if math.isfinite(value) and is_inside and value <= self.high:
-            return ""
-        return f"must be in {'(' if self.low_is_open else '['}{self.low:g}, {self.high:g}], not {value:g}"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A name an objective takes: its default and the names allowed."""
-
-    default: str
-    names: tuple[str, ...]
-    weighs: ClassVar[str] = ""
-
-    def fault(self, value: object) -> str:
-        """What is wrong with a value; empty for one of the names."""
-        return "" if value in self.names else f"must be {' or '.join(self.names)}, not {value!r}"
 
 
 # Whether a list's ranking part is divided by the sum of its labels. Papers differ, so with each one's form

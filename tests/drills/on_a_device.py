@@ -114,7 +114,8 @@ def taught_lists(n: int, m: int = 12, seed: int = 2) -> Lists:
     chunk = np.empty((n, m), np.int8)
     np.put_along_axis(chunk, np.argsort(-teacher, axis=1), chunk_of_rank(m, 4)[None], 1)
     context = np.zeros(n, np.float32)
-    return Lists(users, context, ads, teacher, rng.normal(0, 0.3, (n, m)).astype(np.float32), chunk)
+    log_bid = rng.normal(0, 0.3, (n, m)).astype(np.float32)
+    return Lists(users, context, ads, teacher, log_bid, chunk, log_bid + teacher)
 
 
 PAGES = make_pages(*shown_pages(300))

@@ -28,7 +28,9 @@ def pages(n=3000, slots=3, seed=1):
 def lists(n=500, m=6):
     ads = np.tile(np.arange(m, dtype=np.int32), (n, 1))
     nothing = np.zeros((n, m), np.float32)
-    return Lists(np.arange(n) % USERS, np.zeros(n, np.float32), ads, nothing, nothing, ads.astype(np.int8))
+    return Lists(
+        np.arange(n) % USERS, np.zeros(n, np.float32), ads, nothing, nothing, ads.astype(np.int8), nothing
+    )
 
 
 def test_a_share_of_the_requests_is_held_out_whole_and_the_same_for_every_model():

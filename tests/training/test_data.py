@@ -17,10 +17,10 @@ def served(study):
     return sim, block, arm, sim.serve(block, arm)
 
 
-def lists(served, kind="pre_ranking", per_request=30, model="ltr", **keys):
+def lists(served, kind="pre_ranking", per_request=30, model="ltr", best=None, **keys):
     sim, block, arm, decision = served
     spec = sim.scenario.models[model]
-    sample = spec.sample.model_copy(update={"set": kind, "per_request": per_request})
+    sample = spec.sample.model_copy(update={"set": kind, "per_request": per_request, "best": best})
     spec = spec.model_copy(update={"sample": sample, **keys})
     return sample_lists(spec, sim.scorers[spec.teacher], block, decision, arm, sim.platform, sim.seed)
 
@@ -113,6 +113,29 @@ def test_where_what_was_shown_is_a_chunk_all_of_it_is_in_the_list(served, kind):
     share, n = 7 / (pool.shape[1] - 3), rest.sum(axis=0)  # the others are drawn uniformly
     drawn = (picked & rest).sum(axis=0)
     assert (abs(drawn - share * n) < 5 * np.sqrt(share * (1 - share) * n)).all() and n.min() > 50
+
+
+def test_where_a_recipe_is_about_the_best_of_the_set_they_are_in_every_list(served):
+    sim, block, arm, decision = served
+    found = lists(served, per_request=10, recipe="infonce", recipe_options={"k": 4}, chunking="halving")
+    bid = sim.platform.bids.bid("opt", block, decision.retrieved, arm.bid_rule, arm.bid_range)
+    fused = sim.scorers["rank"].predict(block, decision.retrieved) * bid
+    best = np.take_along_axis(decision.retrieved, np.argsort(-fused, axis=1)[:, :4], 1)
+    assert (found.ads[:, :, None] == best[:, None]).any(axis=1).all()
+    ranked = np.take_along_axis(found.ads, np.argsort(-found.log_score, axis=1)[:, :4], 1)
+    assert np.array_equal(ranked, best)
+    plain = lists(served, per_request=10)
+    assert 0.05 < (plain.ads[:, :, None] == best[:, None]).any(axis=1).mean() < 0.35  # 10 of 60 by a draw
+    assert np.array_equal(lists(served, per_request=10, best=0, recipe="infonce").ads, plain.ads)
+    assert np.array_equal(lists(served, per_request=10, best=4).ads, found.ads)
+
+
+def test_the_score_of_a_list_is_the_logarithm_of_what_ranking_orders_by(served):
+    sim, block, arm, _ = served
+    found = lists(served)
+    bid = sim.platform.bids.bid("opt", block, found.ads, arm.bid_rule, arm.bid_range)
+    pctr = sim.scorers["rank"].predict(block, found.ads)
+    assert found.log_score == pytest.approx(np.log(pctr * bid), abs=1e-4)
 
 
 def test_a_student_that_knows_no_chunks_is_not_given_what_was_shown(served):

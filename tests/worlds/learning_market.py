@@ -53,7 +53,7 @@ def learning_sim(scenario: Any, seed: int = 1) -> Any:
     sim = Simulation(scenario, seed)
     for i, (name, spec) in enumerate(scenario.models.items()):
         view = sim.view(spec.features)
-        sim.scorers[name] = make_scorer(name, spec.recipe, view, build_module(name, spec, view, i))
+        sim.scorers[name] = make_scorer(name, spec.trained_by, view, build_module(name, spec, view, i))
     return sim
 
 
