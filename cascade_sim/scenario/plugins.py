@@ -364,7 +364,7 @@ def written_signature(reference: Reference, folder: Path) -> Signature | None:
 
 
 def require_options(scenario: Scenario, home: Path) -> None:
-    """Ask every class of one's own, loaded, whether it takes its options; a UserError if one does not."""
+    """Ask every custom class, loaded, whether it takes its options; a UserError if one does not."""
     for reference in references(scenario):
         kinds, kind = reference.kinds, reference.kind
         if kind in kinds.built_in:
