@@ -1,4 +1,4 @@
-"""Fatigue: users who have seen many ads of late click less.
+"""Fatigue: users who have seen many ads recently click less.
 
 Each user has a memory of exposures, [U] float64 >= 0, that grows by 1 with every ad shown and halves every
 half-life. It starts as zeros.

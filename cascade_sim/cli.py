@@ -93,7 +93,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except SystemExit as error:  # commands return their code: somebody's class, in a place of no name
-            raise UserError(f"a class of your own ends the program, by sys.exit({error.code!r})") from error
+            raise UserError(f"a custom class ends the program, by sys.exit({error.code!r})") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, COMMANDS))  # of all groups: one column of texts

@@ -28,7 +28,7 @@ REFERENCE_ARMS: dict[str, str] = {
     "random": "the competitive set is drawn at random",
     "bid_only": "pre-ranking by the bid alone",
     "pctr_only": "pre-ranking by the predicted CTR alone",
-    "ranker": "the ranking stage's own model and bid in the pre-ranking seat: the ceiling",
+    "ranker": "the ranking stage's model and bid as those of pre-ranking: the ceiling",
 }
 
 # The same where pre-ranking has several steps.
@@ -218,7 +218,7 @@ def _by_exposure(name: str, label: str, meaning: str, best: str) -> list[Metric]
     ]
 
 
-# Columns with modelled clicks in them, which a click model's doubt moves: 0 counts clicks, 1 what they pay.
+# Columns with modelled clicks, which move with their model's uncertainty: 0 counts clicks, 1 what they pay.
 MODELLED = {"clicks": 0, "expected_clicks": 0, "revenue": 1, "expected_revenue": 1}
 
 ARM_MEASURES: dict[str, Metric] = by_name(
@@ -717,10 +717,21 @@ def reference_arms(metrics: Mapping[str, Any]) -> dict[str, str]:
 # Words of the cascade that a page explains where they first appear.
 TERMS: dict[str, str] = {
     "RCS": _RCS,
+    "single-objective RCS": _ONE,
+    "pre-ranking set": "Candidates that pre-ranking receives: with one step those that retrieval passes on.",
+    "competitive set": "Candidates that pre-ranking passes to ranking and the auction.",
+    "win set": "The ads that win the auction and are shown, in slot order.",
+    "ideal win set": "The ads that ranking would show if it scored the whole pre-ranking set.",
+    "init-bid": "The advertiser's submitted bid per click.",
+    "opt-bid": "The platform's adjusted bid (optimised CPC), which ranking and the auction use; the init-bid "
+    "is the advertiser's own.",
+    "squashing": "The exponent s of the predicted CTR in the rank score, bid × pCTR^s.",
+    "score floor": "The least rank score that takes part in the auction (an Ad Rank threshold).",
+    "critical bid": "The least bid that keeps the slot.",
     "PCOC": "Mean prediction divided by the mean of what it predicts (the ranker's prediction, or the CTR: "
     "the true one, of a log the click model's). 1 is perfect.",
-    "win set": "The ads that win the auction and are shown, in slot order.",
-    "opt-bid": "The platform's adjusted bid, which ranking and the auction use; the init-bid is the "
-    "advertiser's own.",
-    "seat": "A place in a stage to put something into: pre-ranking has one for a model and one for a bid.",
+    "proxy-ECE": "Calibration error of the pre-ranking model's predictions against the ranker's, not clicks.",
+    "proxy-PCOC": "PCOC of the pre-ranking model's predictions against the ranker's, not clicks.",
+    "GAUC": "AUC within a request, averaged over requests with their numbers of candidates as weights.",
+    "virtual item": "An item of score 0 and label y0 in every list, which anchors the scale of a list loss.",
 }

@@ -115,7 +115,7 @@ def drift_section(
     """
     rows, judged = deployments_of(version, after)
     curve = [math.nan if score[i] is None else float(score[i]) for i in rows]  # type: ignore[arg-type]
-    has_scores = any(math.isfinite(point) for point in curve)  # a seat without a trained model has none
+    has_scores = any(math.isfinite(point) for point in curve)  # a stage without a trained model has none
     moved = _moved(curve)
     line = stability(curve, last) if len(curve) > 2 and has_scores else None
     return {

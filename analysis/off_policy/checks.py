@@ -42,8 +42,8 @@ class Diagnostics:
 
     mean_weight_low, _high: 95 % interval of the mean of the weights as logged, before clipping. ess,
     ess_share and largest_share are of the weights as used. reason: empty if the verdict is "ok".
-    bias_unknown: the interval holds sampling noise only; how far the estimate is off on average cannot be
-    told from the log.
+    bias_unknown: the interval holds sampling noise only; its bias is not identified by the
+    log.
     """
 
     n: int

@@ -1,9 +1,9 @@
 """What the numbers say, in words: which arm to ship, what a simpler change would bring, where value is lost.
 
 Every sentence is computed from metrics.json; where the data do not decide, the sentence says so. An arm is
-shipped only if its 95 % interval of revenue per request lies above the baseline's, and alone only if it is
-told apart from every other such arm (report.ties). Reference arms are never shipped. Intervals are not
-adjusted for the number of arms compared with the baseline; a note says what that means.
+shipped only if its 95 % interval of revenue per request lies above the baseline's, and alone only if it
+differs significantly from every other such arm (report.ties). Reference arms are never shipped. Intervals are
+not adjusted for the number of arms compared with the baseline; a note says what that means.
 """
 
 from __future__ import annotations

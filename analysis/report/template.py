@@ -17,7 +17,8 @@ from cascade_sim.analysis.report.section import Section, body_text, headline_tex
 from cascade_sim.foundation.terminal import in_page
 
 MAX_SWITCHES = 14  # two lines of a page
-TERM = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, TERMS))})(?![\w-])")
+# The longest first: a term may be a part of another.
+TERM = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(TERMS, key=len, reverse=True)))})(?![\w-])")
 
 
 @dataclass(frozen=True)

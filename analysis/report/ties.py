@@ -1,6 +1,6 @@
-"""Arms that a study does not tell apart, and what would: their cost, the market, or more data.
+"""Arms that do not differ significantly, and what would decide: their cost, the market, or more data.
 
-Two arms are told apart by their paired contrast (the same requests, or the same worlds), never by whether
+Two arms differ by their paired contrast (the same requests, or the same worlds), never by whether
 their intervals against the baseline overlap. The leader is chosen alone only if it is ahead of every other
 arm that could be shipped: all of these comparisons must hold at once, so none need be adjusted for the
 others. How much more data it would take assumes that the difference is what it seems.
@@ -41,7 +41,7 @@ def is_ahead(metrics: Mapping[str, Any], arm: str, rival: str) -> bool:
     """Whether the paired contrast lies above zero.
 
     In a run without contrasts only intervals that do not meet tell two arms apart: paired on the same
-    requests they would be told apart all the more.
+    requests they would differ significantly all the more.
     """
     paired = contrast(metrics, arm, rival)
     if paired.value is not None:

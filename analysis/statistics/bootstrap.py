@@ -173,7 +173,7 @@ class RatioSample:
         return cls(tuple(ratios), _ratio_replicates(columns, ratios, resamples, seed))
 
     def with_data(self, columns: Columns, ratios: Ratios) -> RatioSample:
-        """The same resamples, and the data of these columns: where what is resampled has doubt added."""
+        """The same resamples with the data of these columns, where the resampled have model uncertainty."""
         data = _ratio_replicates(columns, ratios, 0, 0)
         made = {arm: np.concatenate([data[arm][:1], drawn[1:]]) for arm, drawn in self.replicates.items()}
         return RatioSample(self.metrics, made)

@@ -224,7 +224,7 @@ def make_subject(
             raise UserError(f"{option}: {unknown_name('feature', name, known)}")
     if own is None:
         require_reference(spec.kind, home, MODEL_KINDS)
-    if spec.kind in MODEL_KINDS.built_in:  # would not see them; a class of one's own has a check of its own
+    if spec.kind in MODEL_KINDS.built_in:  # would not see them; a custom class has a check of its own
         for given, text in written_faults(Reference(MODEL_KINDS, spec.kind, spec.options), home):
             raise UserError(f"{spec.kind}: option {given}: {text}")
     if HISTORY in spec.features and (world_spec is None or world_spec.history is None):

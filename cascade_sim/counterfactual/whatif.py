@@ -57,7 +57,7 @@ HELD_FIXED = (
     "the world, and the models as they were trained",
     "the traffic: the same requests by the same users",
     "the draws: an ad that both sides show in the same slot of a request is clicked on both or on neither",
-    "the advertisers' bids: nobody reacts to the change",
+    "the bids: advertisers do not react to the change",
     "budgets: unlimited, as in the evaluation",
 )
 

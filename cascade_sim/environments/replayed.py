@@ -35,7 +35,7 @@ from cascade_sim.scenario.sections import ReplayedLog
 
 
 class Replayed(Environment):
-    """Logged auctions, held again under other settings."""
+    """Logged auctions, re-run under other settings."""
 
     def __init__(self, scenario: Scenario, seed: int, logged: ReplayedLog, workers: int, home: Path):
         super().__init__(scenario, seed)
@@ -45,7 +45,7 @@ class Replayed(Environment):
         if about.level == "winners":
             raise UserError(
                 f"{store.path.parent}: the log completeness is 'winners', so its auctions cannot be "
-                "held again: all bids would have to be logged (candidates with stage ranked). `whatif` gives "
+                "re-run: all bids would have to be logged (candidates with stage ranked). `whatif` gives "
                 "bounds for a higher reserve"
             )
         self.replay = Replay(store, Arrivals.first_request("evaluate"), scenario.traffic.block)

@@ -20,10 +20,10 @@ HELD_FIXED = (
     "the log: the same requests with the same candidates, bids, predictions and pages of as many slots",
     "the clicks: logged ones where the same ad stands in the same slot of the same request, else the click "
     "model's, cross-fitted on the log",
-    "the advertisers' bids: nobody reacts to the change",
+    "the bids: advertisers do not react to the change",
 )
-REPLAYED_BUDGETS = "the logged budgets: who has spent the day's takes part in no later auction of the day"
-FELT_BUDGETS = "budgets: as they were felt in the log; nobody runs dry earlier or later"
+REPLAYED_BUDGETS = "the logged budgets: an exhausted one is in no later auction of its day"
+FELT_BUDGETS = "budgets: implicit in the logged auctions; none is exhausted earlier or later"
 NO_BUDGETS = "Budgets were not replayed: the log has none, or is told to ignore them."
 QUALITY_GROUPS, QUALITY_RESAMPLES = 128, 200
 ENOUGH_ALIKE = 0.99  # of the pages: below, a replay is called another system than the logged one

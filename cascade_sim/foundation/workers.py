@@ -103,7 +103,7 @@ def unpacked(name: str, answer: Answer) -> Any:
 
 
 def require_names(jobs: Sequence[Job], workers: int) -> None:
-    """ValueError where jobs could not be told apart, or nobody would do them."""
+    """ValueError where keys of jobs are not unique, or there is no process for them."""
     if len({job.name for job in jobs}) < len(jobs):
         raise ValueError("two jobs have the same name")
     if workers < 1:

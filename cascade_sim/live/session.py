@@ -212,7 +212,7 @@ class Session:
         return min(self.n_blocks * self._block_bytes, MAX_BYTES)
 
     def forget(self) -> None:
-        """Give up all scores and pages; they are found again when somebody asks."""
+        """Give up all scores and pages; they are computed again on demand."""
         self._contexts.clear()
         self._ways.clear()
 

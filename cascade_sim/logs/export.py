@@ -1,7 +1,7 @@
 """A finished run as a log that others could have: its auctions as Parquet tables, and the mapping that
 imports them.
 
-    requests.parquet     who came when
+    requests.parquet     arrival times and users
     candidates.parquet   the whole pre-ranking set: bids, pCTR of the ranker, prediction of pre-ranking, stage
     outcomes.parquet     what was shown, its price, click and conversion
     propensities.parquet of randomised pages: how likely each choice was

@@ -1,4 +1,4 @@
-"""The Trainer of a market: learns from what the arm has shown of late, and redeploys.
+"""The Trainer of a market: learns from what the arm has shown recently, and redeploys.
 
 Every `every` seconds the models in the arm's seats are fitted on the impressions of the last `history`
 seconds, explored ones included, from the weights that are deployed. A click counts if it has arrived by

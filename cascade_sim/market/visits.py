@@ -1,4 +1,4 @@
-"""The users of a market: who comes when, what they have seen of late, and what they click.
+"""The users of a market: arrivals, what they have seen recently, and what they click.
 
 State: the requests still to come (`requests_until`), and each user's memory of ads seen (`end_window`).
 Fatigue looks at exposures up to the end of the last window, so pages of one window do not depend on each

@@ -215,7 +215,7 @@ def revenue_limit(sim: Simulation, block: Block, arm: Arm, pre_ranking_set: np.n
 
 @dataclass(frozen=True)
 class LoggedRequests:
-    """The requests of a log: who came when. Arrays [R]."""
+    """Requests of a log: ids, arrival times and users. Arrays [R]."""
 
     requests: NDArray[np.int64]
     users: NDArray[np.int32]

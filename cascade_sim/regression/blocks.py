@@ -100,12 +100,12 @@ def evaluation_blocks(evaluation: "Evaluation", market: Mapping[str, Any] | None
     # Group floor(i G / n) of request i: a row is a few requests in a row, of which there are n or k G.
     group = np.arange(evaluation.n_rows, dtype=np.int64) * groups // evaluation.n_rows
     plain = {name: tally.joined("columns") for name, tally in evaluation.tallies.items()}
-    # A fitted world is the same on both sides of a check: its doubt is no reason for revenue to differ.
+    # A fitted world is the same on both sides of a check: its uncertainty is no reason for revenue to differ.
     arms, resampled = {}, plain if evaluation.uncertainty.is_common else evaluation.resampled()
     for name in evaluation.arms:
         columns = plain[name]
         known = [column for column in COLUMNS if column in columns]  # a log has no oracle
-        # What was brought, and sums that vary by as much as it is uncertain, a click model's doubt among it.
+        # What was brought, and sums that vary by as much as it is uncertain, a click model's among it.
         sums = arm_blocks({column: resampled[name][column] for column in known}, group, groups).sums
         arms[name] = ArmBlocks(_values(METRICS, {column: columns[column] for column in known}), sums)
     for name, section in (market or {}).get("arms", {}).items():
@@ -230,7 +230,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _column(values: Any, n: int, each: str, where: str, may_fall: bool = False) -> np.ndarray:
-    """Checked numbers; below 0 only where they have the doubt of a click model in them."""
+    """Checked numbers; below 0 only where they include the uncertainty of a click model."""
     if not isinstance(values, list) or len(values) != n:
         fault = f"has {len(values)} numbers" if isinstance(values, list) else f"is {_kind(values)}"
         raise UserError(f"{where} {fault}; expected a list of {n}, one for each {each}")

@@ -697,7 +697,7 @@ def _refused_values(reference: Reference) -> Iterator[Fault]:
 
 
 def _check_ignored(scenario: Scenario, reference: Reference, folder: Path) -> Iterator[Problem]:
-    """Keys of the built-in nets beside a class of one's own that has them too, but gets its options alone."""
+    """Keys of the built-in nets beside a custom class that has them too, but gets its options alone."""
     if reference.kinds is not MODEL_KINDS or reference.kind in MODEL_KINDS.built_in:
         return
     spec = scenario.models[str(reference.section[-1])]

@@ -104,7 +104,7 @@ class Compute(Section):
 
 
 class Training(Section):
-    """Every arm trains its own copies of the models in its seats on what it has shown of late."""
+    """Every arm trains its own copies of its models on what it has shown recently."""
 
     every: float = Field(
         default=6 * HOUR, ge=MIN_SECONDS, le=MAX_SECONDS, description="Seconds between two deployments."
@@ -233,7 +233,7 @@ class SessionsSpec(Section):
 
 
 class Fatigue(Section):
-    """Users who have seen many ads of late click less: -strength * log(1 + ads in memory) on the logit."""
+    """Users who have seen many ads recently click less: -strength * log(1 + ads in memory) on the logit."""
 
     strength: float = Field(default=0.0, ge=0, le=10, description="0: no fatigue.")
     half_life_hours: float = Field(default=6.0, gt=0, le=10_000, description="Memory halves in this time.")
@@ -249,7 +249,7 @@ class Users(Section):
     sessions: SessionsSpec | None = Field(
         default=None, description="Several pages per visit; absent: every request is a visit of its own."
     )
-    fatigue: Fatigue = Field(default=Fatigue(), description="How ads seen of late lower the CTR.")
+    fatigue: Fatigue = Field(default=Fatigue(), description="How ads seen recently lower the CTR.")
 
 
 class Charging(Section):

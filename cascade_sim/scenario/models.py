@@ -245,9 +245,7 @@ class ModelSpec(Section):
         description="Seed of weight initialisation and shuffling. Models of one kind with equal features and "
         "sizes share the initial weights unless their seeds differ.",
     )
-    options: dict[str, JsonValue] = Field(
-        default={}, description="Keyword arguments for a class of your own."
-    )
+    options: dict[str, JsonValue] = Field(default={}, description="Keyword arguments of a custom class.")
 
     @model_serializer(mode="wrap")
     def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

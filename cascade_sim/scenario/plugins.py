@@ -369,7 +369,7 @@ def written_signature(reference: Reference, folder: Path) -> Signature | None:
 
 
 def require_options(scenario: Scenario, home: Path) -> None:
-    """Ask every class of one's own, loaded, whether it takes its options; a UserError if one does not."""
+    """Ask every custom class, loaded, whether it takes its options; a UserError if one does not."""
     for reference in references(scenario):
         kinds, kind = reference.kinds, reference.kind
         if kind in kinds.built_in:
@@ -540,6 +540,13 @@ def shipped_file(path: Path) -> Path | None:
     return file if file.is_file() else None
 
 
+def kept_copy(kind: str, folder: Path) -> Path | None:
+    """The copy of a class's file that the run in this folder keeps; who runs it checks what it is."""
+    name = kind.rpartition(":")[2]
+    copies = sorted(below(folder, "models").glob("*.py")) if below(folder, MANIFEST).is_file() else ()
+    return next((copy for copy in copies if not _class_fault(copy, copy.name, name, syntax=True)), None)
+
+
 def from_working_folder(kind: str, folder: Path) -> str:
     """The same reference with a path that holds from the working folder; any other kind unchanged."""
     path = find_file(kind, folder)
@@ -569,7 +576,7 @@ def check_reference(kind: str, folder: Path, kinds: Kinds = MODEL_KINDS, *, synt
         return f"'{name}' is not the name of a class; expected {kinds.forms}"
     if not is_file_reference(kind):
         return _module_fault(where, name, kinds.forms, syntax)
-    path = find_file(kind, folder)
+    path = kept_copy(kind, folder) or find_file(kind, folder)
     if path is None:
         hint = f"; expected {kinds.forms}"
         if below(folder, MANIFEST).is_file():  # of a run: the path held where it was started

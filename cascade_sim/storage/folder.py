@@ -37,6 +37,7 @@ from cascade_sim.storage.files import (
     write_file,
 )
 from cascade_sim.storage.lock import LOCK, Lock
+from cascade_sim.storage.renamed import renamed_key
 from cascade_sim.version import SEMANTICS
 
 METRICS = "metrics.json"
@@ -308,7 +309,13 @@ def open_run(path: str | Path) -> Run:
     small = [name for name in known if name in checksums.SMALL or name.endswith(f"/{MANIFEST}")]
     for name in small:
         checksums.check_file(folder, name, known)
-    return Run(folder, manifest, read_object(below(folder, METRICS)))
+    metrics = read_object(below(folder, METRICS))
+    if renamed := renamed_key(metrics):
+        raise UserError(
+            f"{below(folder, METRICS)}: {renamed[0]} is called {renamed[1]} now: "
+            "the run is of an older version; run the scenario again"
+        )
+    return Run(folder, manifest, metrics)
 
 
 MANIFEST_TYPES: dict[str, type] = {

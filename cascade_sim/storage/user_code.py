@@ -41,7 +41,7 @@ _late: dict[str, set[str]] = {}  # module of a class -> modules that came in whi
 class AsWritten(SourceFileLoader):
     """Compiles the file as it is now, and writes down what it compiled.
 
-    A kept bytecode file is told apart by the second of the last change and the size alone: of two edits
+    A kept bytecode file is identified by the second of the last change and the size alone: of two edits
     within a second the first would be run.
     """
 
@@ -81,7 +81,7 @@ def begin_loading() -> None:
 
 
 def loaded() -> set[str]:
-    """Names of the own modules that have been run since the first class of one's own was loaded."""
+    """Names of the own modules that have been run since the first custom class was loaded."""
     return set(_loaded)
 
 

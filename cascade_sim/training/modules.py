@@ -72,7 +72,7 @@ def input_widths(view: FeatureView, tables: IdTables | None) -> tuple[int, int, 
 
 
 def module_options(spec: ModelSpec) -> dict[str, Any]:
-    """The keywords of a model's class after the widths; `options` are for classes of one's own."""
+    """The keywords of a model's class after the widths; `options` are for custom classes."""
     return {"hidden": spec.hidden, "dims": spec.dims} if spec.kind in KINDS else dict(spec.options)
 
 

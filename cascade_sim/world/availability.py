@@ -8,9 +8,9 @@ DAY = 86_400.0  # seconds
 
 
 class AdAvailability:
-    """The lives of all ads. An ad is there for a `share` of its own period, whose beginning is drawn evenly.
+    """Periodic availability of each ad: a `share` of its own period, whose beginning is drawn uniformly.
 
-    So any ad is there at any time with probability `share`. Lives last half to one and a half of `life` days.
+    So any ad is there at any time with probability `share`. Lifetimes are 0.5 to 1.5 times `life` days.
     """
 
     def __init__(self, spec, n_ads: int, seed: int):

@@ -147,7 +147,7 @@ def _owner(request: torch.Tensor | None, n_samples: int, dump: Batch) -> torch.T
 
 
 def _dumped_pair_counts(labels: torch.Tensor, owner: torch.Tensor, dump: Batch) -> np.ndarray:
-    """Dumped labels that differ from the sample's.  [S] float64"""
+    """Logged labels that differ from the sample's.  [S] float64"""
     offsets, theirs = dump.lists, loss_engine.as_float64(dump.labels.cpu())
     own, of = loss_engine.as_float64(labels.cpu()), owner.cpu().numpy()
     sizes = np.diff(offsets)[of]

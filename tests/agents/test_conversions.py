@@ -53,10 +53,10 @@ def test_what_comes_after_the_window_is_never_observed():
     assert DEFAULT_MIXTURE.observed_within(90 * DAY) == 1 - DEFAULT_MIXTURE.never
 
 
-def test_an_endless_window_loses_nothing():
-    endless = calibrated_mixture(window=np.inf)
-    assert endless.never == 0
-    assert np.isfinite(delays(U_COMPONENT, U_DELAY, endless)).all()
+def test_an_unlimited_window_loses_nothing():
+    unlimited = calibrated_mixture(window=np.inf)
+    assert unlimited.never == 0
+    assert np.isfinite(delays(U_COMPONENT, U_DELAY, unlimited)).all()
 
 
 def test_the_first_draw_picks_the_component_and_the_second_the_delay():

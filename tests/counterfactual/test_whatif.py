@@ -43,7 +43,7 @@ def test_an_answer_holds_both_sides_the_settings_and_what_was_held_fixed(study, 
     own = study.metrics["arms"]["logloss"]["expected_revenue_per_request"]
     assert answer["current"]["metrics"]["expected_revenue_per_request"] == own
     assert answer["held_fixed"] == list(HELD_FIXED) and answer["notes"] == []
-    assert any("nobody reacts" in line for line in HELD_FIXED)
+    assert any("advertisers do not react" in line for line in HELD_FIXED)
 
 
 def test_any_trained_model_of_the_run_can_take_the_seat(study, folder):

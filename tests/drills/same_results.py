@@ -4,15 +4,17 @@
 
 Each side runs its own scenario files with its own code in one process (both at once), with the same
 reductions: fewer requests, one pass of training, at most two days of market. An override is written with the
-old name of a key where a side's schema has that, with the new one otherwise. Compared are metrics.json and
-blocks.json by value after renamed keys are mapped to their new names, metrics.csv and other tables by their
-bytes; a Parquet table whose bytes differ is compared column by column. Renamed keys are the rows
-`| where | old | new |` of the newer CHANGELOG.md, or of --renamed. Exit code 1 if a result differs.
+old name of a key where a side's schema has that, with the new one otherwise. What differs in its bytes is
+compared by value, after names are mapped to the new ones: JSON and metrics.csv by key, a Parquet table column
+by column, models by their weights. Additions are new files or entries, and sentences in other words; they are
+counted, and no difference. Renamed are the rows `| where | old | new |` of the newer CHANGELOG.md, or of
+--renamed. Exit code 1 if a result differs.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import re
@@ -21,18 +23,23 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 from ruamel.yaml import YAML
+from safetensors.numpy import load_file
 
 # Of the record of a run, not of its results: versions, times, sources, digests and sizes of files.
 RECORDS = ("manifest.json", "_parts.json", "run.json", "scenario.yaml", "progress.json", "report.html")
 PHASES = {"bootstrap": 1500, "log": 2000, "shadow": 300, "evaluate": 512}
 VARIANTS = "consistency_"  # files of variants are overrides of a shipped scenario, and no scenario themselves
 DAYS, REQUESTS = 2.0, 3000  # of a market at most
-ROW = re.compile(r"^\s*\|[^|]*\|\s*`?([\w.=-]+)`?\s*\|\s*`?([\w.=-]+)`?\s*\|\s*$", re.MULTILINE)
+ROW = re.compile(r"^\s*\|[^|]*\|([^|]*)\|([^|]*)\|\s*$", re.MULTILINE)
+NAME = re.compile(r"`([\w.=-]+)`")
+VERDICTS = ("bytes", "values", "additions", "differs")
+ADDITIONS = (" is new", " has other words")
 
 RUN = """
 import json, sys
@@ -49,27 +56,34 @@ for name, words in json.load(sys.stdin).items():
 def renamed_keys(text: str) -> dict[str, str]:
     """Old name -> new name, of the tables `| where | old | new |` in a page.
 
-    >>> renamed_keys("| where | old | new |\\n|---|---|---|\\n| whatif.json | `knob` | `parameter` |\\n")
-    {'knob': 'parameter'}
+    >>> renamed_keys("| where | old | new |\\n|---|---|---|\\n| a.json | `knob`, `a` | `parameter`, `b` |\\n")
+    {'knob': 'parameter', 'a': 'b'}
     """
     found: dict[str, str] = {}
     for table in text.split("| where | old | new |")[1:]:
         rows = table.lstrip().split("\n\n")[0]
-        found |= {old: new for old, new in ROW.findall(rows) if not set(old) <= {"-"}}
+        for cells in ROW.findall(rows):
+            found |= dict(zip(*map(NAME.findall, cells), strict=False))
     return found
 
 
 def mapped(value: Any, renamed: Mapping[str, str]) -> Any:
     """JSON with its keys, and texts that are a key, by their new names."""
     if isinstance(value, dict):
-        return {renamed.get(key, key): mapped(inner, renamed) for key, inner in value.items()}
+        names = {key: renamed.get(key, key) for key in value}
+        kept = [key for key in value if key != "scenario_hash"]  # of the names of keys
+        return {key if names[key] in value else names[key]: mapped(value[key], renamed) for key in kept}
     if isinstance(value, list):
         return [mapped(inner, renamed) for inner in value]
     return renamed.get(value, value) if isinstance(value, str) else value
 
 
 def differences(before: Any, after: Any, at: str = "") -> Iterator[str]:
-    """Where two values differ, a line each."""
+    """Where two values differ, a line each.
+
+    >>> list(differences({"n": 1, "said": "luck of 3 draws"}, {"n": 2, "said": "noise of 3 draws", "m": 1}))
+    ['n: 1 -> 2', 'said has other words', 'm is new']
+    """
     if isinstance(before, dict) and isinstance(after, dict):
         for key in dict.fromkeys((*before, *after)):
             here = f"{at}.{key}".lstrip(".")
@@ -81,7 +95,10 @@ def differences(before: Any, after: Any, at: str = "") -> Iterator[str]:
         for i, (one, other) in enumerate(zip(before, after, strict=True)):
             yield from differences(one, other, f"{at}[{i}]")
     elif repr(before) != repr(after):  # repr: NaN is NaN, 1 is not 1.0
-        yield f"{at}: {str(before)[:60]} -> {str(after)[:60]}"
+        are_sentences = all(isinstance(one, str) and " " in one for one in (before, after))
+        same_figures = re.findall(r"\d+", str(before)) == re.findall(r"\d+", str(after))
+        worded = are_sentences and same_figures
+        yield f"{at} has other words" if worded else f"{at}: {str(before)[:60]} -> {str(after)[:60]}"
 
 
 @dataclass
@@ -185,28 +202,38 @@ def reductions(data: Mapping[str, Any], renamed: Mapping[str, str]) -> Iterator[
 
 
 def compare_file(before: Path, after: Path, renamed: Mapping[str, str]) -> tuple[str, list[str]]:
-    """How two files agree (bytes, values or not), and where they differ."""
+    """How two files agree (one of VERDICTS), and where they differ."""
     if before.read_bytes() == after.read_bytes():
         return "bytes", []
-    if before.suffix == ".json":
-        one, other = (json.loads(file.read_text()) for file in (before, after))
-        found = list(differences(mapped(one, renamed), mapped(other, renamed)))
-        return ("differs" if found else "values"), found
-    if before.suffix == ".parquet":
-        found = list(_table_differences(before, after, renamed))
-        return ("differs" if found else "values"), found
-    return "differs", ["other bytes"]
+    read = {".json": _json, ".csv": _rows, ".parquet": _columns, ".safetensors": _weights}[before.suffix]
+    found = list(differences(*(mapped(read(file), renamed) for file in (before, after))))
+    lost = [line for line in found if not line.endswith(ADDITIONS)]
+    return ("differs" if lost else "additions" if found else "values"), lost
 
 
-def _table_differences(before: Path, after: Path, renamed: Mapping[str, str]) -> Iterator[str]:
-    one, other = pq.read_table(before), pq.read_table(after)
-    names = [renamed.get(name, name) for name in one.column_names]
-    if names != other.column_names:
-        yield f"columns {names} -> {other.column_names}"
-        return
-    for name, old, new in zip(names, one.columns, other.columns, strict=True):
-        if not old.equals(new) and repr(old.to_pylist()) != repr(new.to_pylist()):
-            yield f"column {name}"
+def _json(file: Path) -> Any:
+    return json.loads(file.read_text())
+
+
+def _rows(file: Path) -> dict[str, Any]:
+    """metrics.csv by arm, then by metric."""
+    found: dict[str, Any] = {}
+    with open(file, newline="") as lines:
+        for row in csv.DictReader(lines):
+            found.setdefault(row.pop("arm"), {})[row.pop("metric")] = row
+    return found
+
+
+def _columns(file: Path) -> dict[str, str]:
+    """The columns of a table by name, each as a digest of its values."""
+    table = pq.read_table(file)
+    columns = zip(table.column_names, table.columns, strict=True)
+    return {name: sha256(repr(column.to_pylist()).encode()).hexdigest() for name, column in columns}
+
+
+def _weights(file: Path) -> dict[str, Any]:
+    """The tensors of a file by name, without what is noted about them."""
+    return {name: [str(one.dtype), one.shape, one.tobytes().hex()] for name, one in load_file(file).items()}
 
 
 def results_of(folder: Path) -> set[str]:
@@ -218,18 +245,22 @@ def results_of(folder: Path) -> set[str]:
 
 def compare_run(name: str, before: Side, after: Side, renamed: Mapping[str, str]) -> dict[str, int]:
     """Prints where a scenario's results differ; how many files agree in which way."""
-    counts = {"bytes": 0, "values": 0, "differs": 0}
-    old, new = results_of(before.out / name), results_of(after.out / name)
-    for file in sorted(old | new):
-        if file not in old or file not in new:
-            verdict, found = "differs", ["only " + ("after" if file in new else "before")]
+    counts = dict.fromkeys(VERDICTS, 0)
+    new = results_of(after.out / name)
+    for file in sorted(results_of(before.out / name)):
+        words = re.split(r"([/-])", file)  # logs/bootstrap-requests
+        now = file if file in new else "".join(renamed.get(word, word) for word in words)
+        if now in new:
+            verdict, found = compare_file(before.out / name / file, after.out / name / now, renamed)
         else:
-            verdict, found = compare_file(before.out / name / file, after.out / name / file, renamed)
+            verdict, found = "differs", ["only before"]
+        new.discard(now)
         counts[verdict] += 1
         for line in found[:5]:
             print(f"  {name}/{file}: {line}")
         if len(found) > 5:
             print(f"  {name}/{file}: and {len(found) - 5} more")
+    counts["additions"] += len(new)
     return counts
 
 
@@ -262,7 +293,7 @@ def _run_and_compare(before: Side, after: Side, chosen: str, renamed: Mapping[st
     for side, missing, process in processes:
         process.wait()
         failed |= dict.fromkeys(side.failed(missing))
-    total = {"bytes": 0, "values": 0, "differs": 0}
+    total = dict.fromkeys(VERDICTS, 0)
     for name in names:
         if name in failed:
             print(f"{name}: did not run")

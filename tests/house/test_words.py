@@ -51,6 +51,12 @@ BANNED = {
     r"\bcommands[./]questions\b|\btest_rooms\b": "commands.analysis, test_packages",
     r"\bto_keep\b|\bslot\.harm\b": "critical_bid, externality",
     r"\b(own_code|OWN_CODE)\b": "user_code",
+    r"\bclass(es)? of (one's|your) own\b": "custom class",
+    r"\bheld again\b|\bbeaten by none\b": "re-run, Pareto-optimal",
+    r"\bcannot be told apart\b|\btold from\b": "indistinguishable, distinguished from",
+    r"\bendless\b(?! address)|\bnobody reacts\b": "unlimited, advertisers do not react",
+    r"\blikeness\b|\blays? down\b|\bLay down\b": "realism, create",
+    r"\bof late\b(?! (requests|clicks|answers|ones))|\bwho (came|comes) when\b": "recently, arrival times",
     r"\bbidding import .*\bMoment\b": "MarketTime, now",
 }
 ALLOWED = {
@@ -58,6 +64,8 @@ ALLOWED = {
     "cascade_sim/commands/renamed.py": "maps options of before",
     "tests/drills/same_results.py": "maps the keys of older results",
     "cascade_sim/scenario/renamed.py": "names earlier keys",
+    "cascade_sim/storage/renamed.py": "names earlier keys",
+    "tests/storage/test_folder.py": "gives earlier keys",
     "tests/scenario/test_renamed.py": "gives earlier keys",
 }
 

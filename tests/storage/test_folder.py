@@ -345,6 +345,20 @@ def test_a_run_of_other_semantics_is_refused_with_both_numbers(tmp_path):
         open_run(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("metrics", "key", "now"),
+    [
+        ({"arms": {"a": {"fill_rate": {}, "welfare": {}}}}, "arms.a.welfare", "welfare_efficiency"),
+        ({"arms": {"a": {}}, "culprit": []}, "culprit", "ablation"),
+    ],
+)
+def test_a_run_with_earlier_names_of_measures_is_refused_with_the_present_one(tmp_path, metrics, key, now):
+    finished_run(tmp_path)
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics))
+    with pytest.raises(UserError, match=rf"metrics\.json: {key} is called {now} now.*run the scenario again"):
+        open_run(tmp_path)
+
+
 # Answers
 
 

@@ -37,7 +37,7 @@ def test_the_auc_is_that_of_clicks_drawn_from_the_truth():
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0])
 def test_the_auc_is_as_fine_for_scores_in_a_narrow_range(scale):
-    """Bins follow the scores: predictions that all lie within a millionth are told apart too."""
+    """Bins follow the scores: predictions that all lie within a millionth are distinguished, too."""
     exact = auc(TRUE.ravel(), TRUE.ravel()).mean()
     assert values(0.3 + scale * TRUE)[0]["auc"] == pytest.approx(exact, abs=1e-3)
 

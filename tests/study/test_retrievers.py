@@ -1,6 +1,7 @@
 """A study whose arms have different retrievers, run, asked and traced; every stage goes by the arm's own."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -117,11 +118,27 @@ def test_its_code_is_run_again_only_for_who_trusts_it(run, capsys):
     assert main(["trace", str(run), "--request", "3"]) == 0  # the baseline has none
 
 
-def test_from_a_folder_without_its_file_a_run_says_where_to_ask(run, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("there", [None, "class Popular:\n    of = another time\n"])
+def test_from_a_folder_without_its_file_a_run_takes_the_code_it_keeps(
+    run, folder, tmp_path, monkeypatch, capsys, there
+):
+    words = ["trace", str(run), "--request", "3", "--arm", "merged", "--json"]
+    assert main([*words, "--trust"]) == 0
+    told = capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
-    assert main(["trace", str(run), "--request", "0", "--trust"]) == 2
-    told = capsys.readouterr().err
-    assert "no file 'popular.py'" in told and "ask from the folder where the run was started" in told
+    if there is not None:
+        (tmp_path / "popular.py").write_text(there)
+    assert main([*words, "--trust"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(told)
+    assert main(words) == 2 and "retriever.0.py" in capsys.readouterr().err  # trusted or not run
+
+
+def test_without_the_kept_code_either_a_run_says_where_to_ask(run, tmp_path, monkeypatch, capsys):
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "models" / "retriever.0.py").unlink()
+    monkeypatch.chdir(tmp_path)
+    assert main(["trace", "run", "--request", "0", "--trust"]) == 2
+    assert "popular.py" in capsys.readouterr().err
 
 
 def test_a_trace_says_which_routes_brought_an_ad(run, capsys):

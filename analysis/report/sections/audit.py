@@ -12,7 +12,7 @@ from cascade_sim.analysis.report.tables import Cell, Row, Table
 ALL_OF_THEM = "Every page comes out as it was logged."
 FOOT = "A page is as logged if the same ads stand in the same slots at the same prices, to the micro-unit."
 OF_REASONS = (
-    " A reason that is a change of the rule counts a request only if the auction, held again with the "
+    " A reason that is a change of the rule counts a request only if the auction, re-run with the "
     "change, gives its page exactly."
 )
 CSV_COLUMNS = ("reason", "requests", "share", "alone", "value", "where", "examples")

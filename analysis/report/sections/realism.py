@@ -41,7 +41,7 @@ UNITS = {"percent": " %", "money": "", "number": "", "seconds": " s"}
 VERDICTS = {
     "alike": "The world is as like the log as two periods of the log are like each other",
     "nearly": "The world is nearly as like the log as two periods of the log are like each other",
-    "unlike": "The world is told from the log more easily than two periods of the log from each other",
+    "unlike": "The world is easier to distinguish from the log than two periods of the log from each other",
 }
 TOLD = {"requests": "requests", "shown": "shown ads"}
 GROUPS = {
@@ -54,7 +54,7 @@ GROUPS = {
 
 
 def realism_headline(found: Mapping[str, Any]) -> str:
-    """The verdict with the AUCs it rests on: those of what is told apart most easily."""
+    """The verdict with the AUCs it rests on: those of what is distinguished most easily."""
     what = most_discriminating(found)
     test = found["two_sample"][what]
     return (
@@ -109,7 +109,7 @@ def test_table(found: Mapping[str, Any]) -> Table:
 
 
 def feature_table(found: Mapping[str, Any], what: str) -> Table | None:
-    """The features by which they are told apart; None where none is worth anything."""
+    """The features that distinguish them; None where none contributes."""
     test = found["two_sample"][what]
     usual = {feature["name"]: feature["worth"] for feature in test["yardstick"]["features"]}
     rows = [

@@ -56,7 +56,7 @@ def budget_words(answer: Mapping[str, Any]) -> str:
     replay = answer.get("replay")
     if not replay:
         return "budgets are unlimited"
-    return "budgets are as they were felt" if replay.get("budgets") is None else "budgets run out"
+    return "budgets are implicit in the log" if replay.get("budgets") is None else "budgets run out"
 
 
 def what_if_section(metrics: Mapping[str, Any]) -> Section | None:

@@ -65,7 +65,7 @@ def contrast_text(made: Sequence[Contrast], against: str) -> str:
     lines.append(
         f"Differences from {against}, means over {worlds} worlds; intervals hold for all {len(made)} "
         "comparisons together. In brackets: worlds in which it is better. "
-        f"Bold: told apart (Holm, 5 %): {told}."
+        f"Bold: significant (Holm-adjusted, 5 %): {told}."
     )
     return "\n".join(lines)
 

@@ -27,9 +27,7 @@ NEEDS = ("starlette", "uvicorn")
     help="What a visitor has to know: 16 characters or more.  [default: made anew]",
 )  # fmt: skip
 @click.option("--token-file", type=PATH, metavar="FILE", help="A file that holds it.")
-@click.option(
-    "--trust", is_flag=True, help="Run the code of model classes of one's own that came with the runs."
-)
+@click.option("--trust", is_flag=True, help="Run the code of custom classes stored with the runs.")
 @accept_option
 def command(
     runs: tuple[Path, ...], port: int, host: str, token: str | None, token_file: Path | None, trust: bool

@@ -1,1 +1,1 @@
-"""Checks: of revenue against a baseline, of classes of your own, of the simulator itself."""
+"""Checks: of revenue against a baseline, of custom classes, of the simulator itself."""

@@ -1,1 +1,1 @@
-"""Logs of auctions: in, out, held again, and a world fitted to them."""
+"""Logs of auctions: import, export, audit, and worlds fitted to them."""

@@ -1,4 +1,4 @@
-"""`cascade_sim init`: a folder to start from, with a scenario and classes of one's own."""
+"""`cascade_sim init`: a folder to start from, with a scenario and custom classes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEMPLATES = {
 @click.command()
 @click.argument("folder", type=PATH, default=Path("."))
 def command(folder: Path) -> None:
-    """Lay down a scenario, a model, a bidder, users and a revenue test to start from.
+    """Create a scenario, a model, a bidder, users and a revenue test to start from.
 
     Into FOLDER, by default this one. Each file says at its top what it is. A file that is there already is
     never replaced.

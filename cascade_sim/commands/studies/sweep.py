@@ -51,7 +51,7 @@ from cascade_sim.foundation.terminal import echo, joined
 def command(
     scenario: Path, over: tuple[str, ...], overrides: tuple[str, ...], x: str, y: str, **options: Any
 ) -> None:
-    """Run a scenario over a grid of settings: which combinations are beaten by none?
+    """Run a scenario over a grid of settings: which combinations are Pareto-optimal?
 
     Each --over gives values of one key; all combinations are run, in several worlds each. Prints a row per
     cell with lifts over the reference, the scenario's own setting (a cell more where no value is its own),

@@ -215,7 +215,7 @@ def drawn(fitted: ResampledReplay, requests: np.ndarray, n_requests: int) -> Flo
 
 
 def with_replicates(tables: Tables, sums: Mapping[str, np.ndarray], response: FittedResponse) -> Tables:
-    """Columns of arms by row, as intervals resample them: with the doubt in them.  {arm: {column: [rows]}}"""
+    """Columns of arms by row, as intervals resample them: with model uncertainty.  {arm: {column: [rows]}}"""
     made = dict(tables)
     for arm, total in sums.items():
         names, n = sorted(tables[arm]), len(tables[arm]["requests"])

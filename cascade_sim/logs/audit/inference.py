@@ -3,7 +3,7 @@
 Every pricing rule is given the parameters with which it explains the most winners and prices: the exponent,
 the reserve and so on are each where the most logged prices agree (`agreement`), and parts of a rule are taken
 up one by one, as long as they explain more. On the other half the rules are compared with each other. Two
-rules that give the same pages there cannot be told apart by this log.
+rules that give the same pages there are indistinguishable by this log.
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ def _identified(fits: list[Fit], sample: Auctions, n_prices: int, n_requests: in
         if entry.differs == 0:
             why = _why_alike(sample, best, rule)
             notes.append(
-                f"{both} cannot be told apart by this log: they give the same ads and prices on all "
+                f"{both} are indistinguishable by this log: they give the same ads and prices on all "
                 f"{n_requests:,} held-out requests{why}"
             )
             is_decided = False

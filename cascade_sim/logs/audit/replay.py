@@ -1,4 +1,4 @@
-"""Logged auctions held again: the candidates that reached ranking, through our own auction, in blocks."""
+"""Logged auctions, re-run: the candidates that reached ranking, through our own auction, in blocks."""
 
 from __future__ import annotations
 

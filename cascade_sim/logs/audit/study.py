@@ -461,7 +461,7 @@ def open_words(tally: Tally, store: LogStore) -> list[str]:
     notes = []
     if tally.open_prices:
         notes.append(
-            f"{tally.open_prices:,} prices cannot be told from this log: only winners were logged, and "
+            f"{tally.open_prices:,} prices are not identified by this log: only winners were logged, and "
             "nobody knows the runner-up of a full page"
         )
     if tally.no_price:

@@ -311,6 +311,6 @@ def two_sample_test(
 
 
 def telling_features(test: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Those of a test by which the world is told from the log, and not the log's periods from each other."""
+    """Those of a test that distinguish the world from the log, and not the log's periods from each other."""
     usual = {f["name"]: f["worth"] for f in (test.get("yardstick") or {}).get("features", ())}
     return [f for f in test["features"] if f["worth"] > TELLING + max(0.0, usual.get(f["name"], 0.0))]

@@ -612,7 +612,7 @@ def fit_words(fit: Fit) -> list[str]:
     missed = [row["label"] for row in fit.rows if not row["is_reached"]]
     lines = [
         f"{len(fit.rows) - len(missed)} of {len(fit.rows)} moments are within {NEAR:.0%} of the log's, or "
-        f"not told from them; {fit.simulations} simulations.",
+        f"not distinguished from them; {fit.simulations} simulations.",
         "The world was tried with the best predictions that its features allow in its seats; models that are "
         "trained in a run know a little less.",
     ]

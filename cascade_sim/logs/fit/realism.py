@@ -100,7 +100,7 @@ def moments_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def classifier_frame(test: Mapping[str, Any]) -> pd.DataFrame:
-    """What is told apart (requests, shown ads): the AUC, that between two periods of the log, the excess."""
+    """What is compared (requests, shown ads): the AUC, that between two periods of the log, the excess."""
     told = (
         {"told_apart": what, **test[what], "yardstick": test[what]["yardstick"]["auc"]}
         for what in ("requests", "shown")

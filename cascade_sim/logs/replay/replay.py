@@ -150,7 +150,7 @@ class LoggedWorld(World):
             popularity=np.empty(0),
         )
         object.__setattr__(self, "replay", replay)
-        del self.__dict__["init_bid"]  # found when somebody asks
+        del self.__dict__["init_bid"]  # computed again on demand
 
     def __getattr__(self, name: str) -> Any:
         if name == "init_bid":

@@ -1,4 +1,4 @@
-"""Manners: what a class of one's own sets for the whole process is put back when it is done.
+"""Process-wide settings that a custom class changes are restored when it is done.
 
 A click model that sets torch's default dtype would break the net that is served next, and one that changes
 the working folder would send the results elsewhere, far from the class that did it. Nothing is copied on the

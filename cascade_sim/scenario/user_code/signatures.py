@@ -1,4 +1,4 @@
-"""What a class of one's own takes: its signature, read from the text of its file, and options held to it.
+"""Signature of a custom class, read from the text of its file, and options checked by it.
 
 A scenario is checked without running anybody's code, so the signature comes from the syntax tree: of
 `__init__` in the class or in the first of its bases, through files that are imported by name. Where only

@@ -4,12 +4,12 @@ import pytest
 
 from answers.section_text import clauses, says, section_text
 
-TEXT = "With logloss, 14.0\u00a0% are late; ltr −4.0 % [−5.0, −3.0]. Not told apart: base-2 and 1.5 more."
+TEXT = "With logloss, 14.0\u00a0% are late; ltr −4.0 % [−5.0, −3.0]. Not significant: base-2 and 1.5 more."
 
 
 @pytest.mark.parametrize(
     "parts",
-    [("logloss", "14.0 %"), ("ltr", "−4.0 % [−5.0, −3.0]"), ("Not told apart", "base-2", "1.5 more")],
+    [("logloss", "14.0 %"), ("ltr", "−4.0 % [−5.0, −3.0]"), ("Not significant", "base-2", "1.5 more")],
 )
 def test_what_one_clause_holds_is_said(parts):
     assert says(TEXT, *parts)

@@ -28,7 +28,7 @@ def test_one_change_is_printed_with_intervals_and_written_in_every_form(study, f
     assert re.search(r"Revenue per request, expected +\d\.\d+ ±\S+ +\d\.\d+ ±\S+ +[+−]\S+ ±", shown)
     flowing = " ".join(shown.split())
     assert "Guardrails: impressions" in flowing and "reduce the variance" in flowing
-    assert says(shown, "bids: nobody reacts") and "budgets: unlimited" in shown
+    assert says(shown, "bids: advertisers do not react") and "budgets: unlimited" in shown
     out = folder / "whatif" / "reserve_cpc-0.8"
     assert {path.name for path in out.iterdir()} == {
         f"whatif.{k}" for k in ("json", "csv", "html", "svg", "png")

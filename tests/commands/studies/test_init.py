@@ -1,4 +1,4 @@
-"""`init`: what it lays down works as it lies there."""
+"""`init`: what it creates works as it is."""
 
 import ast
 

@@ -119,7 +119,7 @@ def signalled(prepared: Prepared, place: Path, rng: Random) -> Outcome:
     over = f" over {before}" if before else ""
     what = f"run {name}{over}, {number.name} {when}{' and again' if twice else ''}"
     answer = run(prepared.words(name, out, *more), place, cache=cache, first=plant)
-    if answer.code == 0:  # it came after the end, or was swallowed: told apart by what is there
+    if answer.code == 0:  # it came after the end, or was swallowed: distinguished by what is there
         return _afterwards(prepared, name, place, what + " came too late", answer)
     died = answer.code == -number and (twice or number == signal.SIGTERM)
     if answer.is_crash and not died:

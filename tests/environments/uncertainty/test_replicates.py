@@ -1,4 +1,4 @@
-"""The doubt of a fit in intervals: no figure moves, and intervals grow by the spread over replicates."""
+"""Uncertainty of a fit in intervals: no figure moves, intervals grow by the spread over replicates."""
 
 from types import SimpleNamespace
 

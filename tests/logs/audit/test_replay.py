@@ -1,4 +1,4 @@
-"""Every auction of a log is held again as it was: under each rule, in any blocks, to the micro-unit."""
+"""Every auction of a log is re-run as it was: under each rule, in any blocks, to the micro-unit."""
 
 from dataclasses import replace
 

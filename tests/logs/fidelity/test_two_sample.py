@@ -1,4 +1,4 @@
-"""The two-sample test: a market is not told from itself, nor from copies; one with a difference is, by it."""
+"""The two-sample test: a market equals itself and copies; one with a difference is distinguished by it."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a class of one's own sets for the whole process lasts as long as the class is asked."""
+"""What a custom class sets for the whole process lasts as long as the class is asked."""
 
 import gc
 import io
