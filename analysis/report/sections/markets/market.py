@@ -449,7 +449,7 @@ def _about_intervals(metrics: Mapping[str, Any], days: float) -> str:
         return "These are totals without intervals: small differences may be noise."
     return (
         "These are totals without intervals: small differences may be noise. Hours of a day share its "
-        f"budgets, so they give none; {MIN_DAYS} simulated days or more, or several worlds (--seeds), do."
+        f"budgets, so they give none; {MIN_DAYS} simulated days or more, or several worlds (`--seeds`), do."
     )
 
 
