@@ -28,7 +28,7 @@ REFERENCE_ARMS: dict[str, str] = {
     "random": "the competitive set is drawn at random",
     "bid_only": "pre-ranking by the bid alone",
     "pctr_only": "pre-ranking by the predicted CTR alone",
-    "ranker": "the ranking stage's own model and bid in the pre-ranking seat: the ceiling",
+    "ranker": "the ranking stage's own model and bid in pre-ranking: the upper bound",
 }
 
 # The same where pre-ranking has several steps.
@@ -722,5 +722,4 @@ TERMS: dict[str, str] = {
     "win set": "The ads that win the auction and are shown, in slot order.",
     "opt-bid": "The platform's adjusted bid, which ranking and the auction use; the init-bid is the "
     "advertiser's own.",
-    "seat": "A place in a stage to put something into: pre-ranking has one for a model and one for a bid.",
 }
