@@ -12,7 +12,7 @@ from cascade_sim.analysis.report.comparisons import (
     lift_measure,
     revenue_lift,
 )
-from cascade_sim.analysis.report.decision import BRACKETS, Recommendation, decide, value_lost
+from cascade_sim.analysis.report.decision import BRACKETS, IDEAL, Recommendation, decide, value_lost
 from cascade_sim.analysis.report.guardrails import (
     arm_changes_of,
     guardrail_table,
@@ -91,4 +91,5 @@ def tiles(metrics: Mapping[str, Any], arm: str) -> Tiles:
     base = arm_value(metrics, metrics["baseline"], lift_measure(metrics, "revenue_per_request"))
     made = [lift_tile(DECIDES, revenue_lift(metrics, arm), level_text(base, "baseline"))]
     made += guardrail_tiles(arm_changes_of(metrics, arm))
-    return Tiles(made, f"Lifts of {arm} over the baseline, {metrics['baseline']}; {BRACKETS}")
+    where = f" {IDEAL[0].lower()}{IDEAL[1:]}" if metrics.get("market") else ""
+    return Tiles(made, f"Lifts of {arm} over the baseline, {metrics['baseline']}{where}; {BRACKETS}")
