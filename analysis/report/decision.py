@@ -299,7 +299,7 @@ def _without_contrasts(metrics: Mapping[str, Any], best: str, others: list[str])
     if not close:
         return []
     verb = "is" if len(close) == 1 else "are"
-    return [f"{listed(close)} {verb} close, and this run holds no paired comparison to tell them apart."]
+    return [f"{listed(close)} {verb} close, and this run holds no paired comparison of them."]
 
 
 def ceiling(metrics: Mapping[str, Any], best: str) -> list[str]:

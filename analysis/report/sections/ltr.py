@@ -203,8 +203,8 @@ def best_words(findings: Mapping[str, Any]) -> list[str]:
         )
     if any(best and best["others"] for best in (findings.get("best") or {}).values()):
         lines.append(
-            f"Not told apart: paired t test over the test lists against the best, adjusted p of {LEVEL:g} or "
-            "more (Holm, within a measure)."
+            "Not significantly different: paired t test over the test lists against the best, adjusted p of "
+            f"{LEVEL:g} or more (Holm, within a measure)."
         )
     return lines
 

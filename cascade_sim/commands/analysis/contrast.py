@@ -37,7 +37,8 @@ def command(
     """Arms of a study over several worlds, each compared with one of them.
 
     Prints, as Markdown, the mean difference over worlds with an interval that holds for all comparisons of
-    the table together, in how many worlds the arm is better, and in bold what Holm's procedure tells apart.
+    the table together, in how many worlds the arm is better, and in bold what is significant by Holm's
+    procedure.
     """
     from cascade_sim.counterfactual.contrast import contrasts
     from cascade_sim.storage.folder import json_text
@@ -65,7 +66,7 @@ def contrast_text(made: Sequence[Contrast], against: str) -> str:
     lines.append(
         f"Differences from {against}, means over {worlds} worlds; intervals hold for all {len(made)} "
         "comparisons together. In brackets: worlds in which it is better. "
-        f"Bold: told apart (Holm, 5 %): {told}."
+        f"Bold: significant (Holm-adjusted, 5 %): {told}."
     )
     return "\n".join(lines)
 
