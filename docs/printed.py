@@ -1,7 +1,8 @@
 """What the docs show as printed is printed when the site is built: nobody types figures that a change moves.
 
 A block of the kind `text printed` stands right below the shell block whose last command prints it. In the
-source it holds a word on that; in the site, what the command writes. `lines=N` keeps the first N lines.
+source it holds a word on that; in the site, what the command writes. `lines=N` keeps the first N lines;
+`exit=N` says that the command ends with that code, as one that refuses does.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ FENCE = re.compile(r"^```(?P<info>[^`\n]*)\n(?P<text>.*?)^```[ ]*$", re.DOTALL |
 def with_output(text: str, root: Path = ROOT) -> str:
     """A page's text in which each `text printed` block has what the command above it prints.
 
-    The page's files are written and its commands run, in order, in a folder of their own with the shipped
-    scenarios. RuntimeError where a block has no command above it, or the command fails.
+    The page's files are written and its commands and Python blocks run, in order, in a folder of their own
+    with the shipped scenarios. RuntimeError where a block has no command above it, or the command fails.
     """
     fences = list(FENCE.finditer(text))
     wanted = [i for i, fence in enumerate(fences) if fence["info"].split()[:2] == ["text", "printed"]]
@@ -42,7 +43,11 @@ def with_output(text: str, root: Path = ROOT) -> str:
                     raise RuntimeError(f"no command above the block: {fence['text'][:60]!r}")
                 most = [int(word.partition("=")[2]) for word in words if word.startswith("lines=")]
                 made[i] = "\n".join(printed.splitlines()[: most[0] if most else None]) + "\n"
-            printed = _run(fence["text"], Path(folder), root) if language == "shell" else None
+            if language == "python" and not words:
+                _done([sys.executable, "-c", fence["text"]], Path(folder), root)
+            below = fences[i + 1]["info"].split() if i + 1 in wanted else []
+            code = next((int(word[5:]) for word in below if word.startswith("exit=")), 0)
+            printed = _run(fence["text"], Path(folder), root, code) if language == "shell" else None
     parts, end = [], 0
     for i, output in made.items():
         fence = fences[i]
@@ -51,21 +56,26 @@ def with_output(text: str, root: Path = ROOT) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _run(commands: str, folder: Path, root: Path) -> str:
-    """What the last of some lines `python -m cascade_sim …` prints."""
+def _run(commands: str, folder: Path, root: Path, code: int) -> str:
+    """What the last of some lines `python -m cascade_sim …` prints, which ends with that code."""
     printed = ""
-    paths = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
     for line in commands.replace("\\\n", " ").splitlines():
         if not line.startswith("python -m cascade_sim "):
             continue
-        done = subprocess.run(
-            [sys.executable, *line.split()[1:], *(["--quiet"] if _has_progress(line) else [])],
-            cwd=folder, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True,
-        )  # fmt: skip
-        if done.returncode:
-            raise RuntimeError(f"{line}: exit code {done.returncode}\n{done.stderr}")
-        printed = done.stdout
+        quiet = ["--quiet"] if _has_progress(line) else []
+        printed = _done([sys.executable, *line.split()[1:], *quiet], folder, root, code)
     return printed
+
+
+def _done(words: list[str], folder: Path, root: Path, code: int = 0) -> str:
+    """What a process prints; errors where it is one that refuses. RuntimeError for another exit code."""
+    paths = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        words, cwd=folder, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+    )
+    if done.returncode != code:
+        raise RuntimeError(f"{' '.join(words[1:])}: exit code {done.returncode}\n{done.stderr}")
+    return done.stdout or done.stderr
 
 
 def _has_progress(line: str) -> bool:

@@ -142,6 +142,42 @@ def test_a_notebook_shows_a_table_and_trusts_no_name(tmp_path):
     assert "&lt;script&gt;" in shown and "<script>" not in shown and "&lt;b&gt;" in shown and "0.25" in shown
 
 
+def test_a_notebook_shows_arms_best_first_and_their_lift_in_the_market(tmp_path):
+    from answers.report import make_metrics
+    from cascade_sim.analysis.report.comparisons import ordered_arms
+    from cascade_sim.api import RunResult
+
+    metrics = make_metrics()
+    table = RunResult(tmp_path, metrics).overview()
+    assert list(table["arm"]) == ordered_arms(metrics)
+    assert list(table.columns[1:3]) == [
+        "revenue per request, lift",
+        "revenue per request, lift, in the market",
+    ]
+    del metrics["market"]
+    assert "in the market" not in "".join(RunResult(tmp_path, metrics).overview().columns)
+
+
+def test_a_notebook_tells_the_story_of_the_study_and_no_other(tmp_path):
+    from answers.report import make_metrics
+    from cascade_sim.api import RunResult
+
+    metrics = make_metrics()
+    for part in ("market", "what_if", "off_policy"):
+        metrics.pop(part, None)
+    lift = {"value": 0.09, "low": 0.08, "high": 0.1}
+    metrics["arms"]["pctr_only"]["expected_revenue_per_request"]["lift"] = lift
+    behind = {"expected_revenue_per_request": {"value": -0.05, "low": -0.06, "high": -0.04}}
+    metrics["contrasts"]["distill-pre"]["pctr_only"] = behind
+    arms = ", ".join(f"{arm}: {{}}" for arm in metrics["arms"])
+    rule = "name: x\narms: {" + arms.replace("ltr: {}", "ltr: {auction: {pricing: first}}") + "}\n"
+    assert "pctr_only" in RunResult(tmp_path, metrics).headline()
+    (tmp_path / "scenario.yaml").write_text(rule)
+    shown = RunResult(tmp_path, metrics)
+    assert shown.headline().startswith("Ship") and "pctr_only" not in shown.headline()
+    assert "pctr_only" not in list(shown.overview()["arm"])
+
+
 def test_a_notebook_shows_verdict_lift_and_interval_first(tmp_path):
     from answers.sweep import FOUR, findings
     from answers.whatif import answer

@@ -28,7 +28,7 @@ REFERENCE_ARMS: dict[str, str] = {
     "random": "the competitive set is drawn at random",
     "bid_only": "pre-ranking by the bid alone",
     "pctr_only": "pre-ranking by the predicted CTR alone",
-    "ranker": "the ranking stage's model and bid as those of pre-ranking: the ceiling",
+    "ranker": "the ranking stage's own model and bid in pre-ranking: the upper bound",
 }
 
 # The same where pre-ranking has several steps.

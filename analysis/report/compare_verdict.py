@@ -100,7 +100,7 @@ def _revenue_words(comparison: Mapping[str, Any], arms: Sequence[str]) -> list[s
         text = "; ".join(rows)
         said.append(f"{text[0].upper() if not why else text[0]}{text[1:]} (5 %, unadjusted).")
     if worse(found):
-        said.append(guardrail_words(found, comparison["other"]))
+        said.append(guardrail_words(found, f"{arm} in {comparison['other']}"))
     return said
 
 
@@ -114,11 +114,11 @@ def _training_words(comparison: Mapping[str, Any]) -> list[str]:
         return ["No trained model is in both runs."]
     if not again:
         return [f"Models have the same weights in both runs ({listed(list(trained))})."]
-    of = f"all {len(again)}" if len(again) == len(trained) else f"{len(again)} of {len(trained)}"
-    which = f": {listed(again)}" if len(again) <= MAX_MODELS else ""
+    of = "all" if len(again) == len(trained) else f"{len(again)} of {len(trained)}"
+    which = f" ({listed(again)})" if len(again) <= MAX_MODELS else ""
     return [
-        f"Models were trained again: {of} have other weights{which}. Differences "
-        "include what they learned anew."
+        f"Models were trained again: {of}{which} have other weights, so differences include what they "
+        "learned anew."
     ]
 
 

@@ -2,8 +2,9 @@
 
 Every sentence is computed from metrics.json; where the data do not decide, the sentence says so. An arm is
 shipped only if its 95 % interval of revenue per request lies above the baseline's, and alone only if it
-differs significantly from every other such arm (report.ties). Reference arms are never shipped. Intervals are
-not adjusted for the number of arms compared with the baseline; a note says what that means.
+differs significantly from every other such arm (report.ties). An arm without a gain in the run's own market
+is not shipped, whatever the evaluation says. Reference arms are never shipped. Intervals are not adjusted for
+the number of arms compared with the baseline; a note says what that means.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from cascade_sim.analysis.report.guardrails import (
     worse,
     worse_clause,
 )
-from cascade_sim.analysis.report.market_verdict import denied_by_the_market, under_budgets
+from cascade_sim.analysis.report.market_verdict import denied_by_the_market, is_denied, under_budgets
 from cascade_sim.analysis.report.sections.whatif import what_if_words
 from cascade_sim.analysis.report.text_helpers import listed, stage_name
 from cascade_sim.analysis.report.ties import more_data, tie_breakers, tied_with
@@ -41,6 +42,7 @@ from cascade_sim.analysis.statistics.estimates import (
 
 MAX_RIVALS = 6  # named in a sentence
 MAX_NAMED = 4  # in the headline
+IDEAL = "With fixed bids and unlimited budgets"  # what the evaluation has, and a market has not
 BRACKETS = f"brackets hold 95{NBSP}% intervals"
 # Reference arms that could be had at once: the change, and what it tells of the baseline when it pays.
 SIMPLER = {
@@ -92,7 +94,8 @@ class Recommendation:
 def decide(metrics: Mapping[str, Any]) -> Recommendation:
     """Ship the arm with the best revenue per request among those whose 95 % interval lies above 0.
 
-    Where others of them are not significantly different from it, any of them may be shipped.
+    Where others of them are not significantly different from it, any of them may be shipped, but none that
+    the market denies.
     """
     contenders = candidates(metrics)
     better = [arm for arm in contenders if revenue_lift(metrics, arm).is_above_zero]
@@ -102,9 +105,13 @@ def decide(metrics: Mapping[str, Any]) -> Recommendation:
     if not better:
         return _keep_the_baseline(metrics, contenders, warnings)
     tied = tied_with(metrics, better[0], better)
-    if len(tied) > 1:
-        return _ship_any(metrics, tied, contenders, warnings)
-    best = tied[0]
+    confirmed = [arm for arm in tied if not is_denied(metrics, arm)]
+    if not confirmed:
+        return _not_confirmed(metrics, tied, contenders, warnings)
+    denied = denied_by_the_market(metrics, tied)
+    if len(confirmed) > 1:
+        return _ship_any(metrics, confirmed, contenders, [*denied, *warnings])
+    best = confirmed[0]
     ahead = [arm for arm in _simpler(metrics) if contrast(metrics, best, arm).is_below_zero]
     return Recommendation(
         (best,),
@@ -115,7 +122,7 @@ def decide(metrics: Mapping[str, Any]) -> Recommendation:
             *worse_arms(metrics),
         ],
         simpler_changes(metrics, best),
-        [*trade_offs(metrics, best), *under_budgets(metrics, best), *warnings],
+        [*trade_offs(metrics, best), *under_budgets(metrics, best), *denied, *warnings],
         comparison_notes(metrics),
         f"Against {metrics['baseline']} it brings {_gain(metrics, best)}; {BRACKETS}.",
         [guardrail_words(arm_changes_of(metrics, best), best)],
@@ -153,7 +160,7 @@ def _ship_any(
     ahead = [
         arm for arm in _simpler(metrics) if all(contrast(metrics, own, arm).is_below_zero for own in tied)
     ]  # of every one of them
-    names = f"{', '.join(tied[:-1])} or {tied[-1]}" if len(tied) <= MAX_NAMED else f"any of {len(tied)} arms"
+    names = _either(tied)
     gains = [f"{percent_text(revenue_lift(metrics, arm))} with {arm}" for arm in tied[:MAX_RIVALS]]
     found = {arm: arm_changes_of(metrics, arm) for arm in tied}
     costly = [arm for arm in tied if worse(found[arm])]
@@ -174,13 +181,38 @@ def _ship_any(
         simpler_changes(metrics, None),
         [
             *(line for arm in tied for line in trade_offs(metrics, arm)),
-            *denied_by_the_market(metrics, tied),
             *warnings,
         ],
         comparison_notes(metrics),
         f"Revenue per request changes against {metrics['baseline']} by {listed(gains)}; {BRACKETS}.",
         [guardrail_words(found[arm], arm) for arm in costly[:MAX_RIVALS]]
         or [guardrail_words(found[tied[0]], "any of them")],
+    )
+
+
+def _either(arms: list[str]) -> str:
+    """a; a or b; any of 5 arms."""
+    if len(arms) > MAX_NAMED:
+        return f"any of {len(arms)} arms"
+    return arms[0] if len(arms) == 1 else f"{', '.join(arms[:-1])} or {arms[-1]}"
+
+
+def _not_confirmed(
+    metrics: Mapping[str, Any], tied: list[str], contenders: list[str], warnings: list[str]
+) -> Recommendation:
+    """Arms that are best in the evaluation and have no gain in the market: none is shipped."""
+    best = tied[0]
+    costs = worse_clause(arm_changes_of(metrics, best), f"with {best} " if len(tied) > 1 else "")
+    denied = under_budgets(metrics, best) if len(tied) == 1 else denied_by_the_market(metrics, tied)
+    return Recommendation(
+        (),
+        f"Do not ship {_either(tied)}: the market does not confirm the gain{costs}.",
+        [*rivals(metrics, best, contenders), *ceiling(metrics, best), *worse_arms(metrics)],
+        simpler_changes(metrics, best),
+        [*denied, *trade_offs(metrics, best), *warnings],
+        comparison_notes(metrics),
+        f"{IDEAL} {best} brings {_gain(metrics, best)} against {metrics['baseline']}; {BRACKETS}.",
+        [guardrail_words(arm_changes_of(metrics, best), best)],
     )
 
 
@@ -219,12 +251,16 @@ def _keep_the_baseline(
         f"{percent_text(ctr_lift(metrics, best))}; {chance}."
     )
     is_open = not lift.is_below_zero and (lift.value or 0.0) > 0
+    otherwise = under_budgets(metrics, None)
+    headline = f"Keep {baseline}: {why}{_but(paying)}."
+    if otherwise:
+        headline = f"{IDEAL} keep {baseline}: {why}{_but(paying)}; the market disagrees."
     return Recommendation(
         (),
-        f"Keep {baseline}: {why}{_but(paying)}.",
+        headline,
         [reason, *(more_data(metrics, [lift]) if is_open else []), *worse_arms(metrics)],
         simpler_changes(metrics, None),
-        [*under_budgets(metrics, None), *warnings],
+        [*otherwise, *warnings],
         comparison_notes(metrics),
         guardrails=[guardrail_words(arm_changes_of(metrics, best), best)],
     )
@@ -263,7 +299,7 @@ def _without_contrasts(metrics: Mapping[str, Any], best: str, others: list[str])
     if not close:
         return []
     verb = "is" if len(close) == 1 else "are"
-    return [f"{listed(close)} {verb} close, and this run holds no paired comparison to tell them apart."]
+    return [f"{listed(close)} {verb} close, and this run holds no paired comparison of them."]
 
 
 def ceiling(metrics: Mapping[str, Any], best: str) -> list[str]:
@@ -358,7 +394,7 @@ def world_warnings(metrics: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"This is one simulated world (seed {metrics.get('seed', '?')}). The intervals cover the noise of "
-        f"this evaluation only; the spread between worlds is larger. Run with --seeds{NBSP}5 to measure it."
+        "this evaluation only; the spread between worlds is larger. Run with `--seeds 5` to measure it."
     ]
 
 

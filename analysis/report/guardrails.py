@@ -71,9 +71,7 @@ class Change:
     @property
     def text(self) -> str:
         """`CPC +6.1 % [+5.0, +7.2]`; its first letter as in a sentence."""
-        return (
-            f"{self.guardrail.label} {percent_text(self.lift)}{'' if self.has_interval else ' (no interval)'}"
-        )
+        return f"{self.guardrail.label} {percent_text(self.lift)}"
 
     @property
     def has_interval(self) -> bool:
@@ -131,12 +129,20 @@ def guardrail_words(found: Sequence[Change], whose: str) -> str:
         most = f"{number_text(100 * LARGE, 0)}{NBSP}%"
         return f"{FINE}{names}), without intervals: none is worse by {most} or more with {whose}."
     said = "Significantly worse" if all(change.has_interval for change in bad) else "Worse"
-    return f"{said} with {whose}: {listed([change.text for change in bad])}."
+    return f"{said} with {whose}{_without_interval(bad)}: {listed([change.text for change in bad])}."
 
 
 def guardrail_line(found: Sequence[Change]) -> str:
     """All of them in a line, for a terminal."""
-    return f"Guardrails: {', '.join(change.text for change in found)}." if found else ""
+    return f"Guardrails{_without_interval(found)}: {', '.join(c.text for c in found)}." if found else ""
+
+
+def _without_interval(found: Sequence[Change]) -> str:
+    """Which of them rest on a value alone: ` (no intervals)`, ` (no interval of CPC)`, or nothing."""
+    bare = [change.guardrail.label for change in found if not change.has_interval]
+    if not bare:
+        return ""
+    return " (no intervals)" if len(bare) == len(found) else f" (no interval of {listed(bare)})"
 
 
 def lift_tile(label: str, lift: Estimate, base: str = "", tone: str = "") -> Tile:
@@ -152,7 +158,7 @@ def guardrail_tiles(found: Iterable[Change], whose: str = "baseline") -> list[Ti
     tiles = []
     for change in found:
         label = change.guardrail.label
-        level = "" if change.base.value is None else f"{whose}: {_level(change.base)}"
+        level = level_text(change.base, whose)
         verdict = ("significantly worse" if change.has_interval else "worse") if change.is_worse else ""
         about = " · ".join(part for part in (verdict, level) if part)
         tiles.append(
@@ -161,8 +167,9 @@ def guardrail_tiles(found: Iterable[Change], whose: str = "baseline") -> list[Ti
     return tiles
 
 
-def _level(base: Estimate) -> str:
-    return number_text(base.value, decimals_for([base.value]))
+def level_text(base: Estimate, whose: str) -> str:
+    """`baseline: 0.336`; empty where it is not known."""
+    return "" if base.value is None else f"{whose}: {number_text(base.value, decimals_for([base.value]))}"
 
 
 def guardrail_table(

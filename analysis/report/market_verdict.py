@@ -19,7 +19,8 @@ from cascade_sim.analysis.statistics.estimates import (
 
 TOLD = 0.005  # without an interval, a lift of less than this is not spoken of as a gain
 TOTALS = ("revenue", "clicks", "impressions", "conversions", "surplus")  # compared by request
-FADED = 0.5  # less than this share of the evaluation's lift in the market: little is left of it
+FADED = 0.5  # less than this share of the evaluation's lift in the market: how much is left is said
+PER_REQUEST = {"impressions": "impressions", "clicks_per_request": "clicks", "surplus": "surplus"}
 
 
 def market_lift(metrics: Mapping[str, Any], arm: str, measure: str = "revenue_per_request") -> Estimate:
@@ -74,14 +75,15 @@ def under_budgets(metrics: Mapping[str, Any], best: str | None) -> list[str]:
     return lines
 
 
+def is_denied(metrics: Mapping[str, Any], arm: str) -> bool:
+    """Whether the arm lived through a market and has no gain there, whatever the evaluation says of it."""
+    lift = market_lift(metrics, arm)
+    return lift.value is not None and not is_gain(lift)
+
+
 def denied_by_the_market(metrics: Mapping[str, Any], arms: Sequence[str]) -> list[str]:
     """For several arms that might be shipped: which of them have no gain in the market."""
-    lifts = {arm: market_lift(metrics, arm) for arm in arms}
-    return [
-        _verdict(metrics, arm, lift)
-        for arm, lift in lifts.items()
-        if lift.value is not None and not is_gain(lift)
-    ]
+    return [_verdict(metrics, arm, market_lift(metrics, arm)) for arm in arms if is_denied(metrics, arm)]
 
 
 def _better_in_the_market(metrics: Mapping[str, Any], top: str, lift: Estimate) -> list[str]:
@@ -91,18 +93,18 @@ def _better_in_the_market(metrics: Mapping[str, Any], top: str, lift: Estimate) 
     own = revenue_lift(metrics, top)
     return [
         "The market simulation disagrees: with budgets and adaptive bidders the lift of "
-        f"{top} is {lift_text(metrics, lift)}. The headline uses the evaluation (fixed bids, unlimited "
-        f"budgets), where it is {percent_text(own)}."
+        f"{top} is {lift_text(metrics, lift)}. In the evaluation (fixed bids, unlimited budgets) it is "
+        f"{percent_text(own)}."
     ]
 
 
 def _verdict(metrics: Mapping[str, Any], best: str, lift: Estimate) -> str:
     if not is_gain(lift):
         is_loss = lift.is_below_zero or (lift.low is None and (lift.value or 0.0) < -TOLD)
+        change = "earns less" if is_loss else "has no gain" if lift.low is None else "has no significant gain"
         return (
-            f"The market simulation disagrees: with budgets and adaptive bidders {best} "
-            f"{'earns less' if is_loss else 'has no significant gain'}, {lift_text(metrics, lift)}. The "
-            "headline uses the evaluation (fixed bids, unlimited budgets)."
+            f"The market simulation disagrees: with budgets and adaptive bidders {best} {change}, "
+            f"{lift_text(metrics, lift)}. The evaluation has fixed bids and unlimited budgets."
         )
     own = revenue_lift(metrics, best).value
     reason = "what advertisers cannot pay for is no revenue"
@@ -111,8 +113,9 @@ def _verdict(metrics: Mapping[str, Any], best: str, lift: Estimate) -> str:
         if lift.value > own:
             reason = f"more than the {promised}"
         elif lift.value < FADED * own:
-            reason = f"little is left of the {promised}, on which the headline rests"
-    return f"In the market with budgets it earns {lift_text(metrics, lift)}: {reason}."
+            left = f"{number_text(100 * lift.value / own, 0)}{NBSP}%"
+            reason = f"{left} of the {promised}, on which the headline rests"
+    return f"In the market with budgets {best} earns {lift_text(metrics, lift)}: {reason}."
 
 
 def is_gain(lift: Estimate) -> bool:
@@ -121,11 +124,17 @@ def is_gain(lift: Estimate) -> bool:
 
 
 def market_changes(metrics: Mapping[str, Any], arm: str) -> list[Change]:
-    """The guardrails of an arm in the market."""
+    """The guardrails of an arm in the market, beside the baseline's level by request."""
+    return changes(lambda name: market_lift(metrics, arm, name), lambda name: market_level(metrics, name))
+
+
+def market_level(metrics: Mapping[str, Any], measure: str) -> Estimate:
+    """A measure of the baseline in the market; totals are divided by its requests."""
     totals = (metrics["market"].get("arms") or {}).get(metrics["baseline"]) or {}
-    return changes(
-        lambda name: market_lift(metrics, arm, name), lambda name: Estimate(finite(totals.get(name)))
-    )
+    value, requests = finite(totals.get(PER_REQUEST.get(measure, measure))), finite(totals.get("requests"))
+    if measure in PER_REQUEST and value is not None:
+        value = value / requests if requests else None
+    return Estimate(value)
 
 
 def lift_text(metrics: Mapping[str, Any], lift: Estimate) -> str:

@@ -247,7 +247,7 @@ def objective_arms(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def model_value(metrics: Mapping[str, Any], arm: str, measure: str, part: str = "win_set") -> Estimate:
-    """A measure of an arm's ranking model."""
+    """A measure of the model that ranks in an arm."""
     return _of_model(metrics, metrics["objectives"]["arms"][arm]["model"], measure, part)
 
 

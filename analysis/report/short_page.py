@@ -28,8 +28,10 @@ from cascade_sim.analysis.report.sections.asked import what_if_changes, what_if_
 from cascade_sim.analysis.report.sections.sweep import (
     best_cell,
     cell_changes,
+    cells_guardrails,
     cells_table,
     frontier,
+    in_sentence,
     measure_of,
     sweep_headline,
     sweep_words,
@@ -150,14 +152,15 @@ OVER_WORLDS = (
 ONE_WORLD = (
     "One world. Intervals of values come from resampling its requests, those of lifts from pairing groups of "
     "requests with the reference's; they cover the noise of this evaluation, not the spread between worlds, "
-    "which is larger: give --seeds. Nothing is adjusted for the number of cells looked at."
+    "which is larger: give `--seeds`. Nothing is adjusted for the number of cells looked at."
 )
 
 
 def sweep_page(findings: Mapping[str, Any], x: str, y: str, svg: str) -> str:
     """The whole page. `svg` comes from sweep_svg; all else is escaped."""
     keys = [f"{axis['path']}: {', '.join(axis['values'])}" for axis in findings["axes"]]
-    names = f"{measure_of(y).label} against {measure_of(x).label}"
+    in_words = f"{in_sentence(y)} against {in_sentence(x)}"
+    names = f"{in_words[0].upper()}{in_words[1:]}"
     figure = Figure("sweep", partial(sweep_figure, x=x, y=y), f"{names}, a point per cell", CAPTION)
     sections = [
         answer_section(
@@ -172,7 +175,10 @@ def sweep_page(findings: Mapping[str, Any], x: str, y: str, svg: str) -> str:
         ),
         table_section("All cells", cells_table(findings, x, y)),
     ]
-    title = f"{findings['name']}: {names}"
+    guarded = cells_guardrails(findings)
+    if guarded is not None:
+        sections.append(table_section("Guardrails of all cells", guarded, "Guardrails"))
+    title = f"{findings['name']}: {in_words}"
     return short_page("Sweep", title, facts(findings), sections, about_intervals(findings), {"sweep": svg})
 
 
@@ -185,7 +191,7 @@ def _best_cell_tiles(findings: Mapping[str, Any], x: str, y: str) -> list[Part]:
         lift_tile(measure_of(y).label, lift_of(cell["measures"].get(y))),
         *guardrail_tiles(cell_changes(findings, top), "reference"),
     ]
-    return [Tiles(tiles, "The best cell's lifts over the reference; brackets hold 95 % intervals")]
+    return [Tiles(tiles, "Lifts of the best cell over the reference; brackets hold 95 % intervals")]
 
 
 def about_intervals(findings: Mapping[str, Any]) -> str:

@@ -67,6 +67,14 @@ def with_terms(text: str) -> Markup:
     )
 
 
+CODE = re.compile(r"`([^`\n]+)`")
+
+
+def with_code(text: str) -> Markup:
+    """A sentence, what stands between backticks as code. Escaped."""
+    return Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))
+
+
 def definitions(sections: Sequence[Section], drawn: Iterable[str]) -> list[tuple[list[str], list[str]]]:
     """Per section the terms that appear there first: in its title and answer, and in what follows."""
     seen: set[str] = set()
@@ -95,7 +103,7 @@ def page_html(page: Page, svgs: Mapping[str, str]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["with_terms"] = with_terms
+    environment.filters |= {"with_terms": with_terms, "with_code": with_code}
     figures = {name: Markup(themed(svg)) for name, svg in svgs.items()}
     html = (
         environment.get_template("page_template.html")

@@ -17,7 +17,10 @@ HOURS = 24
 MIN_DAYS = 5  # below, a t interval over days says next to nothing
 RATIOS: dict[str, Metric] = {
     name: MARKET_MEASURES[name]
-    for name in ("revenue_per_request", "impressions", "ctr", "cpc", "rpm", "conversions", "surplus")
+    for name in (
+        *("revenue_per_request", "impressions", "clicks_per_request", "ctr", "cpc", "rpm"),
+        *("conversions", "surplus"),
+    )
 }
 
 

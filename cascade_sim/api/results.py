@@ -110,23 +110,47 @@ class RunResult(Result):
         from cascade_sim.analysis.report.decision import decide
         from cascade_sim.analysis.report.sections.asked import asked_answers
 
-        asked = [answer.headline for answer in asked_answers(self.metrics) if answer.headline]
-        return asked[0] if asked else decide(self.metrics).headline
+        told = self._told()
+        asked = [answer.headline for answer in asked_answers(told) if answer.headline]
+        return asked[0] if asked else decide(told).headline
+
+    def _told(self) -> dict[str, Any]:
+        """The metrics with what each arm changes, as the report has them: texts are about that."""
+        from cascade_sim.storage.files import below, read_file
+        from cascade_sim.study.report import with_arm_changes
+
+        try:
+            text = read_file(below(self.path, "scenario.yaml")).decode()
+        except (OSError, UnicodeDecodeError, UserError):  # a folder that is gone has its metrics still
+            return self.metrics
+        return with_arm_changes(self.metrics, text)
 
     def overview(self) -> pd.DataFrame:
-        """Return a row per arm: the lift of revenue per request with its 95 % CI, then the main metrics."""
+        """Return a row per arm, best first: the lift of revenue per request with its 95 % CI, main metrics.
+
+        Of a run with a market also the lift there, which the verdict is about.
+        """
         import pandas as pd
 
-        arms = self.metrics["arms"]
-        known = [metric for metric in OVERVIEW if any(metric in metrics for metrics in arms.values())]
-        rows = [
-            [
-                *(arm, "" if arm == self.metrics.get("baseline") else _lift_text(metrics.get(DECISION))),
-                *((metrics.get(metric) or {}).get("value") for metric in known),
-            ]
-            for arm, metrics in arms.items()
-        ]
-        return pd.DataFrame(rows, columns=["arm", LIFT, *known])
+        from cascade_sim.analysis.report.comparisons import ordered_arms
+        from cascade_sim.analysis.report.market_verdict import market_lift
+        from cascade_sim.analysis.statistics.estimates import percent_text
+
+        arms, baseline = self.metrics["arms"], self.metrics.get("baseline")
+        shown = list(arms) if baseline is None else ordered_arms(self._told())
+        others = [] if baseline is None else [arm for arm in shown if arm != baseline]
+        in_market = {arm: market_lift(self.metrics, arm) for arm in others}
+        has_market = any(lift.value is not None for lift in in_market.values())
+        known = [metric for metric in OVERVIEW if any(metric in arms[arm] for arm in shown)]
+        rows = []
+        for arm in shown:
+            lifts = ["" if arm == baseline else _lift_text(arms[arm].get(DECISION))]
+            if has_market:
+                lifts.append("" if arm == baseline else percent_text(in_market[arm]))
+            values = ((arms[arm].get(metric) or {}).get("value") for metric in known)
+            rows.append([arm, *lifts, *values])
+        heads = [LIFT, *([f"{LIFT}, in the market"] if has_market else [])]
+        return pd.DataFrame(rows, columns=["arm", *heads, *known])
 
     def log(self, table: str) -> pd.DataFrame:
         """Read a table of the run's logs.

@@ -46,7 +46,7 @@ class Contrast:
 
     @property
     def is_told(self) -> bool:
-        """Whether the two differ significantly."""
+        """Whether the difference is significant, adjusted for the others."""
         return self.p is not None and self.p < LEVEL
 
     def data(self) -> dict[str, Any]:

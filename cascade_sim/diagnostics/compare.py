@@ -221,7 +221,7 @@ def models_statement(trained: Mapping[str, bool] | None, *, is_same_traffic: boo
         return Statement(held, learned_again=("nothing: both runs have the same models, to the byte",))
     learned = (
         f"{', '.join(again)}: in each run from the log of its own cascade. A difference is that of setting "
-        "and training together; `whatif`, and `sweep`, keep the models of one setting",
+        "and training together; `whatif` and `sweep` keep the models of one setting",
     )
     return Statement(held, learned_again=learned)
 

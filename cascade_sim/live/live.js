@@ -3,7 +3,8 @@
 (function () {
   const $ = (id) => document.getElementById(id);
   const VIEWS = { curve: "Curve", funnel: "Funnel", payers: "Advertiser spend", requests: "Requests", day: "By hour", runs: "Runs" };
-  const TILES = ["expected_ctr", "cpc", "rcs", "fill_rate", "welfare_efficiency", "expected_rpm", "revenue_per_request", "cpc_error", "observed_revenue_share"];
+  const TILES = ["expected_ctr", "rcs", "welfare_efficiency", "expected_rpm", "revenue_per_request", "cpc_error", "observed_revenue_share"]; // after the guardrails
+  const SHOWN = 0.0005; // what is smaller is printed as 0.0 %, and is no guardrail that fails
   const MONEY = "Revenue per request";
   const FIND = { user: "", ad: "", advertiser: "", least: "", most: "", sort: "gain", changed: "1" };
   const client = Array.from(crypto.getRandomValues(new Uint8Array(8)), (b) => b.toString(16).padStart(2, "0")).join("");
@@ -252,16 +253,33 @@
     const measured = entries(), lead = measured[about.lead];
     $("answer").classList.remove("is-stale");
     $("question").textContent = questionWords();
-    $("headline").replaceChildren(...headline(lead));
-    $("mini").replaceChildren(...headline(lead));
+    for (const id of ["headline", "mini"]) $(id).replaceChildren(...headline(lead), ...worseWords(measured));
     drawBasis();
-    $("tiles").replaceChildren(...TILES.filter((name) => measured[name] && measured[name].variant.value !== null).map((name) => drawTile(name, measured[name])));
+    const names = [...guardrails(measured).map(([, name]) => name), ...TILES].filter((name) => measured[name] && measured[name].variant.value !== null);
+    $("tiles").replaceChildren(...names.map((name) => drawTile(name, measured[name])));
     drawMeasures(measured);
     $("same").hidden = !answer.command;
     $("same-words").textContent = exact || before() === "current" ? "The same answer on the command line" : "On the command line, compared with the unmodified arm";
     $("command").textContent = shown(answer.command || "");
     $("exact").disabled = !used().length;
     drawDays();
+  }
+  /* What users and advertisers get: [guardrail, the first of its measures that is known]. */
+  function guardrails(measured) {
+    return about.guardrails.map((guardrail) => [guardrail, guardrail.names.find((name) => measured[name])]).filter(([, name]) => name);
+  }
+  /* Significantly, and by more than is printed as none; a lift over what is not clearly above zero means nothing. */
+  function isWorse(guardrail, entry) {
+    const lift = entry.lift;
+    if (!lift || lift.value === null || lift.low === null || Math.abs(lift.value) < SHOWN || !(entry.current.low > 0)) return false;
+    return guardrail.worse > 0 ? lift.low > 0 : lift.high < 0;
+  }
+  function worseWords(measured) {
+    const labels = isSame() ? [] : guardrails(measured).filter(([guardrail, name]) => isWorse(guardrail, measured[name])).map(([guardrail]) => guardrail.label);
+    if (!labels.length) return [];
+    const last = labels.pop(), isPlural = labels.length || last === "impressions" || last === "clicks";
+    const words = `${labels.length ? `${labels.join(", ")} and ` : ""}${last} ${isPlural ? "get" : "gets"} worse.`;
+    return [" ", el("span", { class: "costs" }, words[0].toUpperCase() + words.slice(1))];
   }
   /* A run with a market: what is shown here is not what its days brought. */
   function drawDays() {
@@ -271,7 +289,7 @@
     const cell = (name, side) => el("td", {}, own[name][side] === null ? NONE : level(own[name][side], about.measures[name].unit));
     const rows = names.map((name) => el("tr", {}, el("th", { scope: "row", title: about.measures[name].meaning }, about.measures[name].label), cell(name, "days"), cell(name, "evaluation")));
     $("days").replaceChildren(
-      el("strong", {}, "Unlimited budgets and fixed bids. "), `The figures of this page are of the evaluation. What arm ${state.arm}, as it is, brought in the ${about.days.days === 1 ? "day" : `${plain(about.days.days)} days`} of this run's market, with ${about.days.has_budgets ? "its budgets" : "no budgets"} and bidders that adapt, is beside it; what changed parameters bring there takes another run.`,
+      el("strong", {}, "Unlimited budgets and fixed bids. "), `All figures of this page are of the evaluation. The table has beside it what arm ${state.arm} earned, unmodified, in the ${about.days.days === 1 ? "day" : `${plain(about.days.days)} days`} of this run's market${about.days.has_budgets ? ", with budgets and" : ", without budgets but with"} bidders that adapt. What other parameters earn there takes another run.`,
       table(["", "market", "evaluation"], rows));
   }
   function headline(lead) {
@@ -299,8 +317,9 @@
     if (isSame()) {
       return el("div", { class: "tile", role: "group", "aria-label": measure.label, title: measure.meaning }, el("div", { class: "label" }, measure.label), el("div", { class: "value" }, level(entry.current.value, measure.unit)), el("div", { class: "interval" }, intervalText(measure, entry.current)));
     }
-    return el("div", { class: "tile", role: "group", "aria-label": measure.label, title: measure.meaning },
-      el("div", { class: "label" }, measure.label),
+    const guardrail = about.guardrails.find((each) => each.names.includes(name)), worse = guardrail && isWorse(guardrail, entry);
+    return el("div", { class: worse ? "tile worse" : "tile", role: "group", "aria-label": measure.label, title: measure.meaning },
+      el("div", { class: "label" }, measure.label, worse ? el("strong", {}, " · gets worse") : null),
       el("div", { class: "value " + moved.tone }, moved.text),
       intervalBar(moved, `${measure.label}: interval ${moved.interval}`),
       el("div", { class: "interval" }, moved.interval),

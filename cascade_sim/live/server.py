@@ -23,6 +23,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from cascade_sim.analysis.metrics.catalogue import AFTER_STEPS, after_step
+from cascade_sim.analysis.report.guardrails import GUARDRAILS
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES, WHAT_IF_REVENUE, what_if_measures
 from cascade_sim.foundation.errors import UserError, shortened
 from cascade_sim.foundation.terminal import echo
@@ -191,6 +192,10 @@ class Live:
                 for name, measure in what_if_measures(names).items()
             },
             "lead": WHAT_IF_REVENUE,
+            "guardrails": [
+                {"names": list(guardrail.names), "label": guardrail.label, "worse": guardrail.worse}
+                for guardrail in GUARDRAILS
+            ],
             "requests": session.n_requests,
             "sample": sum(len(session.block(index)) for index in session.sample),
             "is_log": not session.sim.environment.has("truth"),

@@ -10,7 +10,8 @@ The words behind a fence's language say how; nobody sees them on the page:
     ```yaml part         some keys of one, checked on top of scenarios/quick.yaml
     ```… file=NAME       also written as that file, for the blocks below it
     ```text              what a program prints; not tried
-    ```text printed      put there when the site is built, from the shell block above (docs/printed.py)
+    ```text printed      put there when the site is built, from the shell block above (docs/printed.py):
+                         lines=N keeps the first, exit=N is the code with which the command ends
 
 `python tests/house/blocks.py` counts them.
 """
@@ -77,7 +78,7 @@ def made(page: Path, line: int, info: list[str], text: str) -> Block:
     """The block of a fence; ValueError where the words behind its marks are none of the above."""
     language, words = (info[0] if info else ""), info[1:]
     files = [word.partition("=")[2] for word in words if word.startswith("file=")]
-    others = frozenset(word for word in words if not word.startswith(("file=", "lines=")))
+    others = frozenset(word for word in words if not word.startswith(("file=", "lines=", "exit=")))
     if language not in LANGUAGES or others - LANGUAGES[language] or len(files) > 1:
         raise ValueError(f"{page.name}:{line}: no such kind of block: {' '.join(info) or 'nothing'}")
     return Block(page, line, language, others, files[0] if files else "", text)

@@ -194,6 +194,15 @@ def test_what_a_page_shows_as_printed_comes_from_the_command_above_it():
         with_output("```text printed\nx\n```\n")
     with pytest.raises(RuntimeError, match="exit code 2"):
         with_output(page.replace("quick", "quik"))
+    made = with_output(page.replace("quick", "quik").replace("lines=1", "lines=1 exit=2"))
+    assert re.search(r"```text\nerror: .*'scenarios/quick.yaml'", made)
+
+
+def test_what_python_above_a_command_writes_is_there_for_it():
+    with_output = runpy.run_path(str(ROOT / "docs" / "printed.py"))["with_output"]
+    name = "from pathlib import Path\nPath('mine.yaml').write_text('name: mine\\narms: {one: {}}\\n')\n"
+    command = "```shell\npython -m cascade_sim validate mine.yaml\n```\n\n```text printed lines=1\nx\n```\n"
+    assert "```text\nok: mine.yaml\n```" in with_output(f"```python\n{name}```\n\n{command}")
 
 
 def test_blocks_that_the_site_prints_hold_no_figures():

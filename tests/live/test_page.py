@@ -119,6 +119,21 @@ def test_a_slider_moves_the_answer_and_the_address_and_the_address_restores_it(v
     assert "set=" not in again.url
 
 
+def test_what_users_and_advertisers_get_stands_first_and_what_gets_worse_is_named(visit):
+    page = visit("?set=auction.squashing=0.3")
+    said, tiles = headline(page), page.locator("#tiles .tile")
+    assert [
+        next(word for word in ("Ads shown", "Clicks", "CPC", "Surplus") if text.startswith(word))
+        for text in tiles.locator(".label").all_inner_texts()[:4]
+    ] == ["Ads shown", "Clicks", "CPC", "Surplus"]
+    worse = page.locator("#tiles .tile.worse .label").all_inner_texts()
+    assert worse and all("gets worse" in label for label in worse)
+    assert ("CPC" in " ".join(worse)) == ("CPC" in said) and said.rstrip().endswith("worse.")
+    page.locator("#reset").click()
+    page.locator("#headline", has_text="current").wait_for()
+    assert page.locator("#tiles .tile.worse").count() == 0 and "worse" not in headline(page)
+
+
 @pytest.mark.drill
 def test_everything_can_be_done_with_the_keyboard(visit):
     page = visit()

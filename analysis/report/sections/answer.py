@@ -12,12 +12,13 @@ from cascade_sim.analysis.report.comparisons import (
     lift_measure,
     revenue_lift,
 )
-from cascade_sim.analysis.report.decision import BRACKETS, Recommendation, decide, value_lost
+from cascade_sim.analysis.report.decision import BRACKETS, IDEAL, Recommendation, decide, value_lost
 from cascade_sim.analysis.report.guardrails import (
     FINE,
     arm_changes_of,
     guardrail_table,
     guardrail_tiles,
+    level_text,
     lift_tile,
 )
 from cascade_sim.analysis.report.section import (
@@ -31,7 +32,7 @@ from cascade_sim.analysis.report.section import (
     Tiles,
 )
 from cascade_sim.analysis.report.sections.asked import asked_kinds
-from cascade_sim.analysis.statistics.estimates import arm_value, decimals_for, number_text
+from cascade_sim.analysis.statistics.estimates import arm_value
 
 MAX_ROWS = 6  # arms whose guardrails are on the card
 DECIDES = "Revenue per request"
@@ -91,7 +92,7 @@ def guarded(metrics: Mapping[str, Any], answer: Recommendation) -> list[Part]:
 def tiles(metrics: Mapping[str, Any], arm: str) -> Tiles:
     """The arm's lift of the measure that decides, then its guardrails."""
     base = arm_value(metrics, metrics["baseline"], lift_measure(metrics, "revenue_per_request"))
-    level = "" if base.value is None else f"baseline: {number_text(base.value, decimals_for([base.value]))}"
-    made = [lift_tile(DECIDES, revenue_lift(metrics, arm), level)]
+    made = [lift_tile(DECIDES, revenue_lift(metrics, arm), level_text(base, "baseline"))]
     made += guardrail_tiles(arm_changes_of(metrics, arm))
-    return Tiles(made, f"Lifts of {arm} over the baseline, {metrics['baseline']}; {BRACKETS}")
+    where = f" {IDEAL[0].lower()}{IDEAL[1:]}" if metrics.get("market") else ""
+    return Tiles(made, f"Lifts of {arm} over the baseline, {metrics['baseline']}{where}; {BRACKETS}")

@@ -16,6 +16,7 @@ from cascade_sim.analysis.report.guardrails import (
     guardrail_table,
     guardrail_tiles,
     guardrail_words,
+    level_text,
     lift_tile,
     point_changes,
     worse,
@@ -27,6 +28,7 @@ from cascade_sim.analysis.report.market_verdict import (
     lift_text,
     market_changes,
     market_contrast,
+    market_level,
     market_lift,
 )
 from cascade_sim.analysis.report.readings import (
@@ -54,6 +56,7 @@ from cascade_sim.analysis.report.sections.markets.drift import level_words
 from cascade_sim.analysis.report.sections.markets.learning import recall_words
 from cascade_sim.analysis.report.sections.whatif import best_point, budget_words
 from cascade_sim.analysis.report.tables import Table
+from cascade_sim.analysis.statistics.days import MIN_DAYS
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
@@ -66,6 +69,10 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 MAX_TILES = 4
+NO_INTERVALS = (
+    f"The market ran too short for intervals, so small differences may be noise: give {MIN_DAYS} simulated "
+    "days or more, or several worlds (`--seeds`)."
+)
 MAX_ROWS = 6  # arms whose guardrails are on the card
 REVENUE = "revenue per request"
 
@@ -90,7 +97,8 @@ def asked_section(metrics: Mapping[str, Any]) -> Section | None:
     parts: list[Part] = [first.tiles, TablePart(first.guardrails), Text(first.caution, "caution")]
     parts += [Text(line) for line in first.lines]
     for other in others:
-        parts += [Heading(other.headline), TablePart(other.guardrails), Text(other.caution, "caution")]
+        parts += [Heading(other.headline), other.tiles, TablePart(other.guardrails)]
+        parts.append(Text(other.caution, "caution"))
         parts += [Text(line) for line in other.lines]
     return Section("asked", first.headline, parts=parts, kind="answer", label="Answer", short="Answer")
 
@@ -238,10 +246,14 @@ def market_answer(metrics: Mapping[str, Any]) -> Answer | None:
     leading = LEADING.get(market_question(metrics), lambda _: "")(metrics)
     by_arm = {arm: market_changes(metrics, arm) for arm in known}
     lines, about = [headline, told] if leading else [told], f"Lifts over {base} in the market"
+    if lifts[top].low is None:
+        lines.append(NO_INTERVALS)
     caution = guardrail_words(by_arm[top], top) if worse(by_arm[top]) else ""
     if len(known) == 1:
-        tiles = [lift_tile("Revenue per request", lifts[top]), *guardrail_tiles(by_arm[top])]
-        return Answer(leading or headline, Tiles(tiles, f"{about}, {top}"), lines)
+        base_level = market_level(metrics, "revenue_per_request")
+        tiles = [lift_tile("Revenue per request", lifts[top], level_text(base_level, "baseline"))]
+        tiles += guardrail_tiles(by_arm[top])
+        return Answer(leading or headline, Tiles(tiles, f"{about}, {top}; by request"), lines)
     table = guardrail_table({arm: (lifts[arm], by_arm[arm]) for arm in known[:MAX_ROWS]}, base)
     if table is None:
         tiles = [lift_tile(arm, lifts[arm]) for arm in known[:MAX_TILES]]
@@ -288,11 +300,8 @@ def _market_headline(
     text = lift_text(metrics, lifts[top])
     where = _market_name(metrics)
     if is_gain(lifts[top]):
-        close = [
-            arm
-            for arm in known[1:]
-            if is_gain(lifts[arm]) and not market_contrast(metrics, top, arm).is_above_zero
-        ]
+        contrasts = {arm: market_contrast(metrics, top, arm) for arm in known[1:] if is_gain(lifts[arm])}
+        close = [arm for arm, gap in contrasts.items() if gap.low is not None and not gap.is_above_zero]
         tied = f", not significantly different from {' or '.join(close)}" if close and len(close) <= 2 else ""
         costs = worse_clause(market_changes(metrics, top), "its " if tied else "")
         return f"In {where} {top} earns {text}{tied}{costs}."

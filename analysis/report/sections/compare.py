@@ -17,7 +17,7 @@ from cascade_sim.analysis.report.compare_verdict import (
 )
 from cascade_sim.analysis.report.figures.compare import TITLE, compare_figure
 from cascade_sim.analysis.report.figures.style import drawn
-from cascade_sim.analysis.report.guardrails import guardrail_tiles, lift_tile
+from cascade_sim.analysis.report.guardrails import guardrail_tiles, level_text, lift_tile
 from cascade_sim.analysis.report.section import (
     Details,
     Figure,
@@ -32,9 +32,11 @@ from cascade_sim.analysis.report.sections.whatif import difference_cell
 from cascade_sim.analysis.report.short_page import answer_section, short_page, table_section
 from cascade_sim.analysis.report.statement import statement_parts
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, csv_text, toned
+from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.statistics.estimates import estimate
 
 MAIN = 18  # rows in the terminal
+FIRST = "first run"
 FEW_KEYS = 8  # of a scenario: as many stand beside the verdict
 LIFTS = (
     *(REVENUE, "revenue_per_request", "expected_rpm", "expected_ctr", "ctr", "cpc"),
@@ -226,14 +228,32 @@ def _guarded(comparison: Mapping[str, Any]) -> list[Part]:
     name, lift = revenue_change(comparison, arm)
     if not name and not found:
         return []
-    tiles = [lift_tile("Revenue per request", lift)] if name else []
+    table, tiles = comparison["arms"][arm], []
+    if name:
+        level = level_text(estimate(table[name]["before"]), FIRST)
+        tiles.append(lift_tile("Revenue per request", lift, level))
     about = f"Arm {arm}: lifts over the first run; brackets hold 95 % intervals"
-    return [Tiles([*tiles, *guardrail_tiles(found, "first run")], about)]
+    apart = comparison["paired_by"] != "none"
+    unpaired = [c.guardrail.label for c in found if apart and not _is_paired(table, c.guardrail.names)]
+    if unpaired:
+        about += f", of {listed(unpaired)} unpaired (wider)"
+    return [Tiles([*tiles, *guardrail_tiles(found, FIRST)], about)]
+
+
+def _is_paired(table: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Whether the first of these measures that an arm has is paired."""
+    return next((bool(table[name]["is_paired"]) for name in names if name in table), True)
+
+
+def by_place(comparison: Mapping[str, Any]) -> list[str]:
+    """The arms as they are shown: the one that the verdict leads with, the scenario's, reference arms."""
+    lead = lead_arm(comparison) if comparison["arms"] else ""
+    return sorted(comparison["arms"], key=lambda arm: (arm != lead, is_reference(arm)))
 
 
 def _tables(comparison: Mapping[str, Any], pair: str) -> list[Section]:
     """The lifts of all arms, the keys of the scenario where they are many, and every measure, an arm each."""
-    arms = sorted(comparison["arms"], key=is_reference)  # those of the scenario first
+    arms = by_place(comparison)
     sections = []
     lifts, changed = lifts_table(comparison, arms), scenario_table(comparison)
     if lifts is not None:

@@ -31,7 +31,7 @@ def money_section(metrics: Mapping[str, Any]) -> Section | None:
         return None
     about = (
         "Charges are computed from predicted CTRs. The oracle is the same cascade with the true CTRs in "
-        "every stage. The floor of the CPC error is what would be left if every feature were used perfectly."
+        "every stage. The irreducible CPC error is what would be left if every feature were used perfectly."
     )
     if metrics.get("replay"):
         about = (

@@ -10,10 +10,17 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Measure, arm_measure
-from cascade_sim.analysis.report.guardrails import Change, guardrail_words, point_changes, worse_clause
+from cascade_sim.analysis.report.guardrails import (
+    Change,
+    guardrail_table,
+    guardrail_words,
+    point_changes,
+    worse_clause,
+)
 from cascade_sim.analysis.report.readings import log_caveat
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, toned
 from cascade_sim.analysis.report.text_helpers import listed
@@ -112,6 +119,18 @@ def cells_table(findings: Mapping[str, Any], x: str, y: str, narrow: bool = Fals
     return Table(title, "cell", [*headings, "frontier"], rows)
 
 
+def cells_guardrails(findings: Mapping[str, Any]) -> Table | None:
+    """Revenue per request and the guardrails of every cell against the reference; None if unknown."""
+    decides = "expected_revenue_per_request"
+    rows = {
+        cell["name"]: (lift_of(cell["measures"].get(decides)), cell_changes(findings, i))
+        for i, cell in enumerate(findings["cells"])
+        if i
+    }
+    made = guardrail_table(rows, f"the reference, {findings['cells'][0]['name']}")
+    return None if made is None else replace(made, corner="cell")
+
+
 def csv_text(findings: Mapping[str, Any], x: str, y: str) -> str:
     """A line per cell: its settings, whether it is on the frontier, each measure with interval and lift."""
     names = list(dict.fromkeys(name for cell in findings["cells"] for name in cell["measures"]))
@@ -133,7 +152,8 @@ def csv_text(findings: Mapping[str, Any], x: str, y: str) -> str:
 
 
 BY_ESTIMATES = (
-    "Cells are compared with each other by their estimates; overlapping intervals leave their order open."
+    "Cells are compared with each other by their estimates; only differences from the reference have "
+    "intervals."
 )
 
 
@@ -143,19 +163,24 @@ def sweep_headline(findings: Mapping[str, Any], x: str, y: str) -> str:
 
 
 def _best_cells(findings: Mapping[str, Any], x: str, y: str) -> str:
-    """Which cell is best in each of the two measures, its lift in the first, and what gets worse there."""
+    """Which cell is best in each of the two measures, its lift in y, and what gets worse there."""
     best = frontier(findings, x, y)
     if not best:
-        return f"No cell has both {_in_words(y)} and {_in_words(x)}."
+        return f"No cell has both {in_sentence(y)} and {in_sentence(x)}."
     tops = {name: best_cell(findings, x, y, name) for name in (y, x)}
     cells, top = findings["cells"], tops[y]
     lift = lift_of(cells[top]["measures"].get(y))
-    told = f" ({percent_text(lift)})" if top and lift.value is not None else ""
+    told = ""
+    if top and lift.value is not None:
+        sure = "" if lift.is_above_zero or lift.is_below_zero else ", not significant"
+        told = f" ({percent_text(lift)}{sure})"
     costs = worse_clause(cell_changes(findings, top), "there ")
+    names = {i: cells[i]["name"] if i else f"{cells[i]['name']}, the reference" for i in tops.values()}
     if len(set(tops.values())) == 1:
-        return f"Best in {_in_words(y)} and in {_in_words(x)}: {cells[top]['name']}{told}{costs}."
-    said = f"Best in {_in_words(y)}: {cells[top]['name']}{told}{costs}"
-    return f"{said}; best in {_in_words(x)}: {cells[tops[x]]['name']}."
+        both = in_sentence(y) if x == y else f"{in_sentence(y)} and {in_sentence(x)}"
+        return f"Best in {both}: {names[top]}{told}{costs}."
+    said = f"Best in {in_sentence(y)}: {names[top]}{told}{costs}"
+    return f"{said}; best in {in_sentence(x)}: {names[tops[x]]}."
 
 
 def best_cell(findings: Mapping[str, Any], x: str, y: str, name: str) -> int:
@@ -165,7 +190,7 @@ def best_cell(findings: Mapping[str, Any], x: str, y: str, name: str) -> int:
 
 
 def guardrails_of_best(findings: Mapping[str, Any], x: str, y: str) -> str:
-    """The guardrails of the cell that is best in y, against the first, in words; empty of the first."""
+    """The guardrails of the cell that is best in y, in words; empty of the reference."""
     if not frontier(findings, x, y):
         return ""
     top = best_cell(findings, x, y, y)
@@ -173,7 +198,7 @@ def guardrails_of_best(findings: Mapping[str, Any], x: str, y: str) -> str:
 
 
 def cell_changes(findings: Mapping[str, Any], i: int) -> list[Change]:
-    """The guardrails of a cell against the first; none of the first itself."""
+    """The guardrails of a cell against the reference; none of the reference itself."""
     cells = findings["cells"]
     return point_changes(cells[0]["measures"], cells[i]["measures"]) if i else []
 
@@ -182,13 +207,13 @@ def sweep_words(findings: Mapping[str, Any], x: str, y: str) -> list[str]:
     """Which cells are Pareto-optimal, and what that rests on."""
     cells = findings["cells"]
     best = frontier(findings, x, y)
-    across, up = (_in_words(name) for name in (x, y))
+    across, up = (in_sentence(name) for name in (x, y))
     if not best:
         return [f"No cell has both {up} and {across}."]
     names = _and([cells[i]["name"] for i in best])
     if len(best) == 1:
         return [
-            f"{names} is best in {up} and in {across} at once, of {len(cells)} cells.",
+            f"Of {len(cells)} cells {names} is best in both.",
             BY_ESTIMATES,
         ]
     return [
@@ -198,9 +223,15 @@ def sweep_words(findings: Mapping[str, Any], x: str, y: str) -> list[str]:
     ]
 
 
-def _in_words(name: str) -> str:
-    text = measure_of(name).label
-    return text if text[:2].isupper() else text[0].lower() + text[1:]
+def in_sentence(name: str) -> str:
+    """A measure as a sentence has it.
+
+    >>> in_sentence("expected_revenue_per_request"), in_sentence("market.ctr"), in_sentence("rcs")
+    ('expected revenue per request', 'CTR in the market', 'RCS')
+    """
+    label, _, kind = measure_of(name).label.partition(", ")
+    text = label if label[:2].isupper() else label[0].lower() + label[1:]
+    return f"{text} in the market" if kind == "market" else f"{kind} {text}".strip()
 
 
 def _and(names: Sequence[str]) -> str:

@@ -50,6 +50,7 @@ def compare_text(comparisons: list[dict[str, Any]]) -> str:
         folded_keys,
         is_identical,
         judged_arms,
+        lead_arm,
         only_in_one,
         shared_measures,
     )
@@ -63,9 +64,12 @@ def compare_text(comparisons: list[dict[str, Any]]) -> str:
     color = sys.stdout.isatty()
     parts = []
     for pair in comparisons:
-        shown = judged_arms(pair)
+        shown = sorted(judged_arms(pair), key=lambda arm: arm != lead_arm(pair))
+        headline, *more = compare_verdict(pair)
         parts.append(f"{pair['first']} → {pair['other']}")
-        parts.append(textwrap.fill(" ".join(compare_verdict(pair)), width) + "\n")
+        parts.append(textwrap.fill(headline, width) + "\n" * (not more))
+        if more:
+            parts.append(textwrap.fill(" ".join(more), width) + "\n")
         changed = scenario_table(folded_keys(pair), width)
         parts.append(
             "The scenarios are the same.\n"

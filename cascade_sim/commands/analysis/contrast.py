@@ -37,7 +37,8 @@ def command(
     """Arms of a study over several worlds, each compared with one of them.
 
     Prints, as Markdown, the mean difference over worlds with an interval that holds for all comparisons of
-    the table together, in how many worlds the arm is better, and in bold what Holm's procedure tells apart.
+    the table together, in how many worlds the arm is better, and in bold what is significant by Holm's
+    procedure.
     """
     from cascade_sim.counterfactual.contrast import contrasts
     from cascade_sim.storage.folder import json_text

@@ -47,7 +47,9 @@ def test_a_significant_change_that_is_printed_as_none_is_no_worse():
 def test_a_large_change_without_an_interval_is_named_as_that():
     found = lifts(impressions=Estimate(-0.56), cpc=Estimate(0.01))
     text = plain(guardrail_words(found, "new"))
-    assert "impressions −56.0 % (no interval)" in text and "CPC" not in text and "Significantly" not in text
+    assert text == "Worse with new (no intervals): impressions −56.0 %."
+    mixed = lifts(impressions=Estimate(-0.56), cpc=Estimate(0.1, 0.05, 0.15))
+    assert says(guardrail_words(mixed, "new"), "Worse with new (no interval of impressions):", "CPC +10.0 %")
     assert says(guardrail_words(lifts(cpc=Estimate(0.01)), "new"), "without intervals", "none")
 
 

@@ -32,14 +32,27 @@ def test_a_market_that_agrees_is_quoted_and_nothing_more():
         ((-0.02, -0.03, -0.01), ["earns less", "−2.0 % [−3.0, −1.0]", "logloss"]),
         ((0.01, -0.01, 0.03), ["no significant gain", "+1.0 % [−1.0, +3.0]", "logloss"]),
         ((-0.02, None, None), ["earns less", "−2.0 %", "logloss", "no interval"]),
-        ((0.001, None, None), ["no significant gain", "+0.1 %", "logloss", "no interval"]),
+        ((0.001, None, None), ["has no gain", "+0.1 %", "logloss", "no interval"]),
     ],
 )
-def test_a_market_that_disagrees_is_a_warning_on_the_page(lift, parts):
+def test_an_arm_that_the_market_denies_is_not_shipped(lift, parts):
     metrics = with_lifts(distill_pre=lift, ltr=(-0.05, -0.06, -0.04))
-    warning = decide(metrics).warnings[0]
+    decision = decide(metrics)
+    assert decision.arms == () and says(decision.headline, "Do not ship distill-pre", "does not confirm")
+    warning = decision.warnings[0]
     assert says(warning, "market simulation disagrees", "distill-pre", *parts)
-    assert "headline uses the evaluation" in warning
+    assert ("significant" in warning) <= (lift[1] is not None), "a word of a test that was not made"
+    assert says(decision.gain, "fixed bids and unlimited budgets", "+3.7 %")
+
+
+def test_of_arms_that_do_not_differ_the_one_that_the_market_confirms_is_shipped():
+    metrics = with_lifts(distill_pre=(-0.02, -0.03, -0.01), ltr=(0.02, 0.01, 0.03))
+    metrics["contrasts"] = {}
+    revenue = "expected_revenue_per_request"
+    metrics["arms"]["ltr"][revenue] = metrics["arms"]["distill-pre"][revenue]
+    decision = decide(metrics)
+    assert decision.arm == "ltr" and decision.headline.startswith("Ship ltr")
+    assert says(" ".join(decision.warnings), "market simulation disagrees", "distill-pre earns less")
 
 
 def test_totals_of_arms_that_met_unequally_many_requests_are_compared_by_request():
@@ -70,6 +83,15 @@ def test_an_arm_that_only_seems_to_earn_more_in_the_market_is_no_news():
         assert len(under_budgets(metrics, "distill-pre")) == lines
 
 
+def test_an_arm_to_keep_is_no_headline_where_the_market_has_a_gain():
+    metrics = with_lifts(ltr=(0.05, 0.04, 0.06))
+    for arm in metrics["arms"].values():
+        arm["expected_revenue_per_request"]["lift"] = {"value": 0.0, "low": -0.1, "high": 0.1}
+    headline = decide(metrics).headline
+    assert headline.startswith("With fixed bids and unlimited budgets keep logloss: ")
+    assert headline.endswith("; the market disagrees.")
+
+
 def test_where_no_arm_is_shipped_a_gain_in_the_market_is_told():
     metrics = with_lifts(ltr=(0.05, 0.04, 0.06))
     assert says(under_budgets(metrics, None)[0], "market simulation disagrees", "ltr", "+5.0 % [+4.0, +6.0]")
@@ -80,11 +102,11 @@ def test_where_no_arm_is_shipped_a_gain_in_the_market_is_told():
 
 @pytest.mark.parametrize(
     ("lift", "verdict"),
-    [(0.005, "little is left of the +3.7 %"), (0.03, "cannot pay for"), (0.06, "more than the +3.7 %")],
+    [(0.005, "14 % of the +3.7 %"), (0.03, "cannot pay for"), (0.06, "more than the +3.7 %")],
 )
 def test_the_lift_of_the_market_is_held_against_that_of_the_evaluation(lift, verdict):
     line = under_budgets(with_lifts(distill_pre=(lift, lift - 0.001, lift + 0.001)), "distill-pre")[0]
-    verdicts = ("little is left of the +3.7 %", "cannot pay for", "more than the +3.7 %")
+    verdicts = ("14 % of the +3.7 %", "cannot pay for", "more than the +3.7 %")
     assert [words for words in verdicts if says(line, words)] == [verdict]
 
 

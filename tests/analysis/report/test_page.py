@@ -21,7 +21,7 @@ from cascade_sim import SEMANTICS
 from cascade_sim.analysis.metrics.catalogue import TERMS
 from cascade_sim.analysis.report import page as page_module
 from cascade_sim.analysis.report.page import draw_all, figures_of, render
-from cascade_sim.analysis.report.template import SCRIPT
+from cascade_sim.analysis.report.template import SCRIPT, with_code
 from cascade_sim.commands.studies.report import command
 from cascade_sim.foundation.errors import UserError
 
@@ -320,3 +320,8 @@ def test_a_study_without_a_market_has_no_section_of_it():
     del metrics["market"]
     page = render(metrics, make_manifest(), SCENARIO_TEXT, {})
     assert 'id="market"' not in page and "market day" not in page
+
+
+def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup():
+    assert with_code("run `whatif --set <b>` now") == "run <code>whatif --set &lt;b&gt;</code> now"
+    assert with_code("one ` alone") == "one ` alone"

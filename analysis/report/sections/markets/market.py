@@ -20,7 +20,7 @@ from cascade_sim.analysis.report.market_verdict import market_lift
 from cascade_sim.analysis.report.readings import bidder_kinds, has_budget, market_arms, market_baseline
 from cascade_sim.analysis.report.section import Columns, Figure, Part, Section, Text, titled
 from cascade_sim.analysis.report.tables import Cell, Row, Table, arm_rows, column, toned
-from cascade_sim.analysis.report.text_helpers import clock, listed
+from cascade_sim.analysis.report.text_helpers import clock, listed, percent
 from cascade_sim.analysis.statistics.days import HOURS, MIN_DAYS, RATIOS
 from cascade_sim.analysis.statistics.estimates import (
     MISSING,
@@ -34,8 +34,9 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 # Spend that is never further than this from the share of traffic is called in step with it; a kind whose
-# money is gone with more than this share of the traffic still to come is called dry early.
+# money is gone with more than this share of the traffic still to come is called exhausted early.
 IN_STEP = 0.15
+IDLE = 0.5  # below this share of a budget spent, pace says nothing: the budget does not bind
 TOTALS: dict[str, Measure] = {
     "requests": Measure("Requests", "number", "", 0),
     "impressions": Measure("Impressions", "number", "", 0),
@@ -51,9 +52,9 @@ TOTALS: dict[str, Measure] = {
 }
 BIDDER_COLUMNS = (
     *("With a budget", "Budget", "Spent, % of budget"),
-    *("Ran dry, %", "Median hour dry", "Max pacing error, pp"),
+    *("Exhausted, %", "Median exhaustion hour", "Max pacing error, pp"),
 )
-NARROW_COLUMNS = ("with budget", "budget", "spent %", "dry %", "dry at", "gap, pts")
+NARROW_COLUMNS = ("with budget", "budget", "spent %", "exhausted %", "at", "pacing error, pp")
 
 
 def totals_table(metrics: Mapping[str, Any]) -> Table:
@@ -141,19 +142,24 @@ def _of(part: Any, whole: Any) -> str:
 
 
 def market_words(metrics: Mapping[str, Any]) -> str:
-    """One sentence: which kinds of bidders ran dry and when, which kept pace with traffic, and overspend."""
+    """One sentence: which kinds of bidders exhausted budgets and when, who stayed on pace, and overspend."""
     arm = market_baseline(metrics)
     kinds = {name: kind for name, kind in bidder_kinds(metrics).items() if has_budget(kind)}
     if arm is None:
         return ""
     early = [name for name, kind in kinds.items() if _is_dry_early(kind)]
-    rest = [name for name in kinds if name not in early]
+    used = {name: finite(kind.get("budget_utilisation")) for name, kind in kinds.items()}
+    idle = [name for name, share in used.items() if share is not None and share < IDLE]
+    rest = [name for name in kinds if name not in (*early, *idle)]
     steady = [name for name in rest if (finite(kinds[name].get("max_pacing_error")) or 0.0) <= IN_STEP]
     strayed = [name for name in rest if name not in steady]
     parts = []
     if early:
         dry = [f"{name} ({_dry_text(kinds[name], i == 0)})" for i, name in enumerate(early)]
         parts.append(f"{listed(dry)} exhausted their budgets early")
+    if idle:
+        spent = [f"{name} ({percent(used[name])} spent)" for name in idle]
+        parts.append(f"{listed(spent)} left most of their budgets unspent")
     for names, verb in ((steady, "stayed on pace"), (strayed, "went off pace")):
         if names:
             off = [f"{name} ({_gap_text(kinds[name], i == 0)})" for i, name in enumerate(names)]
@@ -181,7 +187,7 @@ def _within_limit(arm: Mapping[str, Any]) -> str:
 
 
 def _is_dry_early(kind: Mapping[str, Any]) -> bool:
-    """Whether most advertisers ran dry, half of those with much of the day's traffic still to come."""
+    """Whether most budgets were exhausted, half of those with much of the day's traffic still to come."""
     hour = finite(kind.get("exhaustion_hour"))
     if hour is None or (finite(kind.get("budget_exhausted")) or 0.0) < 0.5:
         return False
@@ -220,9 +226,9 @@ ABOUT_DELAYED = (
     "“Pending” are clicks that had not arrived when the simulation ended."
 )
 ABOUT_BUDGETS = (
-    "“Ran dry” counts the advertisers whose budget was used up before a day was over, and “median hour dry” "
-    "is when half of those had nothing left. The gap is between the share of the budget spent and the share "
-    "of the day's traffic passed, in percentage points, where it is largest."
+    "“Exhausted” counts the advertisers whose budget was used up before a day was over, and “median "
+    "exhaustion hour” is when half of those had nothing left. “Max pacing error” is the largest gap between "
+    "the share of the budget spent and the share of the day's traffic passed, in percentage points."
 )
 HOURS_FIGURE = Figure(
     "market_hours",
@@ -449,7 +455,7 @@ def _about_intervals(metrics: Mapping[str, Any], days: float) -> str:
         return "These are totals without intervals: small differences may be noise."
     return (
         "These are totals without intervals: small differences may be noise. Hours of a day share its "
-        f"budgets, so they give none; {MIN_DAYS} simulated days or more, or several worlds (--seeds), do."
+        f"budgets, so they give none; {MIN_DAYS} simulated days or more, or several worlds (`--seeds`), do."
     )
 
 

@@ -82,6 +82,18 @@ def test_a_market_without_another_arm_and_one_without_a_gain():
     assert "no arm earns significantly more" in asked_section(same).title
 
 
+def test_a_market_without_intervals_claims_no_test():
+    metrics = market_with()
+    base = metrics["baseline"]
+    others = [arm for arm in metrics["market"]["arms"] if arm != base]
+    lifts = {arm: {"revenue_per_request": {"value": 0.1}} for arm in others}
+    section = asked_section({**metrics, "market": {**metrics["market"], "lifts": lifts, "contrasts": {}}})
+    assert says(section.title, "earns +10.0 %", "no interval") and "significant" not in section.title
+    told = " ".join(part.text for part in section.parts if part.shape == "text")
+    assert says(told, "too short for intervals", "5 simulated days", "--seeds")
+    assert "significant" not in told
+
+
 def test_a_refused_question_to_the_log_is_counted_and_shown_as_refused():
     metrics = asking("off_policy")
     for target in metrics["off_policy"]["targets"].values():

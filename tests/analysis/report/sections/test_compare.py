@@ -113,7 +113,7 @@ def test_the_verdict_says_whether_models_were_trained_again():
     assert "trained again" not in " ".join(compare_verdict(pair))  # not known
     assert says(compare_verdict({**pair, "trained_again": {"a": False}})[-1], "same weights")
     again = compare_verdict({**pair, "trained_again": {"a": True, "b": False}})[-1]
-    assert "trained again: 1 of 2 have other weights: a." in again
+    assert "trained again: 1 of 2 (a) have other weights," in again
 
 
 def test_csv_and_page():

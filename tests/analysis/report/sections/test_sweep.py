@@ -6,8 +6,10 @@ import io
 import pytest
 
 from answers.section_text import says, section_text, text_of
-from answers.sweep import FOUR, X, Y, findings
+from answers.sweep import FOUR, X, Y, entry, findings
+from answers.table_text import plain
 from cascade_sim.analysis.report.sections.sweep import (
+    cells_guardrails,
     cells_table,
     csv_text,
     frontier,
@@ -69,8 +71,38 @@ def test_the_words_name_the_frontier():
     assert says(words, "frontier", "slots=2 and slots=1") and "slots=3" not in words
     assert says(rest, "2 of 4", "Pareto-optimal") and says(rest, "by their estimates")
     best, rest = sweep_words(findings([(0.1, 1.0), (0.2, 2.0)]), X, Y)
-    assert best.startswith("slots=2 is best in revenue") and says(rest, "by their estimates")
+    assert says(best, "2 cells", "slots=2 is best in both") and says(rest, "by their estimates")
     assert sweep_words(findings([(None, 1.0)]), X, Y)[0].startswith("No cell has both")
+
+
+def guarded(points):
+    """Cells that also have a CPC, which rises by half where revenue rises."""
+    made = findings(points)
+    for i, cell in enumerate(made["cells"]):
+        cell["measures"]["cpc"] = entry(1.0, None if i == 0 else 0.5 if points[i][1] > points[0][1] else 0.0)
+    return made
+
+
+def test_every_cell_has_its_guardrails_against_the_reference():
+    table = cells_guardrails(guarded(FOUR))
+    assert table.columns == ["Revenue per request", "CPC"] and table.corner == "cell"
+    assert [row.label for row in table.rows] == ["slots=2", "slots=3", "slots=4"]
+    assert [cell.text for cell in table.rows[0].cells] == ["+20.0", "+50.0"]
+    assert [cell.tone for cell in table.rows[0].cells] == ["up", "down"]
+    assert cells_guardrails(findings(FOUR)) is None
+
+
+def test_the_headline_says_which_cell_is_best_in_what_and_what_gets_worse_there():
+    text = plain(sweep_headline(guarded(FOUR), X, Y))
+    assert text == (
+        "Best in expected revenue per request: slots=2 (+20.0 % [+18.0, +22.0]); there CPC gets worse; "
+        "best in expected CTR: slots=1, the reference."
+    )
+    near = findings([(0.1, 1.0), (0.2, 1.01)])
+    assert plain(sweep_headline(near, X, Y)) == (
+        "Best in expected revenue per request and expected CTR: "
+        "slots=2 (+1.0 % [−1.0, +3.0], not significant)."
+    )
 
 
 def test_the_page_says_which_worlds_and_escapes_names():

@@ -93,6 +93,16 @@ def test_a_kind_that_saves_its_money_strays_from_traffic(metrics):
     assert says(market_words(metrics), "paced", "40.0 pp", "went off pace")
 
 
+def test_a_budget_that_does_not_bind_has_no_pace(metrics):
+    metrics["market"]["arms"]["logloss"]["bidders"]["paced"] |= {
+        "max_pacing_error": 0.98,
+        "budget_utilisation": 0.018,
+    }
+    words = market_words(metrics)
+    assert says(words, "paced", "1.8 % spent", "left most of their budgets unspent")
+    assert "off pace" not in words and "98.0" not in words
+
+
 def test_overspend_is_told(metrics):
     metrics["market"]["arms"]["logloss"]["overspend"] = 1.5
     assert says(market_words(metrics), "1.50", "beyond its budget") and "declared" not in market_words(
