@@ -279,8 +279,8 @@ def apply_overrides(
         data["arms"][name]["auction"].pop("logged_reserves")  # each request's own gives way
     for change in point:
         if change.parameter == ("auction", "pricing") and change.value in list(RULES):
-            others = set(PARAMETERS) - set(RULES[change.value].parameters)
-            for of_rule in (*others, *(["increment"] if change.value in NO_INCREMENT else [])):
+            foreign = set(PARAMETERS) - set(RULES[change.value].parameters)
+            for of_rule in (*foreign, *(["increment"] if change.value in NO_INCREMENT else [])):
                 data["arms"][name]["auction"].pop(of_rule, None)  # of the rule it had
     for change in point:
         at: ParamPath = (

@@ -268,7 +268,7 @@ def completed(store: LogStore) -> DeclaredRule | None:
     if given is None or declared is None or not declared.unknown:
         return given
     rule = settled(store, declared)
-    found = {
+    found: dict[str, dict[str, Any]] = {
         "rounding": {"rounding_how": rule.rounding.how},
         "soft_floor": {"soft_floor": rule.soft_floor},
         "slot_effects": {"slot_effects": rule.slot_effects},

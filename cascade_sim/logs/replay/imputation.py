@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.replay.imputation_kernels import add_gradient, add_influence, add_step, ctrs, in_slots
+from cascade_sim.logs.store.answers import MIN_CLICKS
 from cascade_sim.logs.store.format import SCORE
 from cascade_sim.logs.store.store import LogStore
 
@@ -36,7 +37,6 @@ Floats = NDArray[np.float64]
 
 FOLDS = 5
 RIDGE = 0.1  # inverse variance of the prior of every effect but the level
-MIN_CLICKS = 20  # with fewer there is no model
 CLICKS_TO_BEND = 2_000  # of all impressions, for bends in the pCTR's effect
 CLICKS_OF_GROUP = 50  # of a segment or placement, for an effect of its own
 MAX_GROUPS = 200

@@ -12,6 +12,7 @@ import numpy as np
 from cascade_sim.logs.store.format import LEVELS, NOT_RANDOMISED, About
 from cascade_sim.logs.store.store import LogStore
 
+MIN_CLICKS = 20  # with fewer there is no click model
 MIN_PAGES = 0.8  # of the pages: where the rule gives fewer, a replay is no answer about this auction
 
 
@@ -81,11 +82,18 @@ def _observed(known: Known) -> str:
 
 def _replay(about: About, known: Known, replayed: float | None, can: list[str], cannot: list[str]) -> None:
     """Questions that the auctions are run again for."""
-    asked = ["pricing rules", "higher reserves"]
+    asked, others = ["pricing rules"], ["higher reserves"]
     has_order = about.charging == "click" and about.has("pctr")
-    asked += ["squashing"] if has_order else []
-    asked += [f"other predictions ({', '.join(about.scores)})"] if has_order and about.scores else []
-    asked += ["stage sizes", "pre-ranking models", "RCS"] if about.level == "pre_ranking" else []
+    others += ["squashing"] if has_order else []
+    others += [f"other predictions ({', '.join(about.scores)})"] if has_order and about.scores else []
+    others += ["stage sizes", "pre-ranking models", "RCS"] if about.level == "pre_ranking" else []
+    clicks = about.counts.clicks
+    if about.charging == "click" and clicks < MIN_CLICKS:  # other pages, whose clicks nobody has seen
+        why = f"{clicks:,} clicks are too few for a click model ({MIN_CLICKS})"
+        why = why if known.outcomes else "no outcome was logged (click)"
+        cannot.append(f"{_joined(others)}: the clicks of other pages cannot be told, as {why}")
+    else:
+        asked += others
     what = f"{_joined(asked)} within the logged set"
     share = "" if replayed is None else f"{100 * replayed:.3g} % of the pages come out as logged"
     rule = "the usual rule (none is declared)" if about.rule is None else "the declared rule"
@@ -97,8 +105,6 @@ def _replay(about: About, known: Known, replayed: float | None, can: list[str], 
         can.append(f"{what}; under {rule} {share}" if share else what)
     if about.charging == "click" and not about.has("pctr"):
         cannot.append("squashing and other predictions: no pCTR was logged (pctr)")
-    if not known.outcomes and about.charging == "click":
-        cannot.append("the clicks and revenue of other pages: no outcome was logged")
 
 
 def _drawn(about: About, known: Known, can: list[str], cannot: list[str]) -> None:

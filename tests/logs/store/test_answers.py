@@ -4,7 +4,8 @@ import copy
 
 import pytest
 
-from cascade_sim import import_logs
+from cascade_sim import import_logs, whatif
+from cascade_sim.foundation.errors import UserError
 from worlds.small_log import small_log
 
 WHOLE = small_log(40)
@@ -54,6 +55,17 @@ def test_what_is_not_mapped_is_no_answer(lost, can, cannot, log, tmp_path):
     assert f"supports: {can}" in lines
     assert any(line.startswith("does not support: ") and cannot in line for line in lines)
     assert not any(cannot in line for line in said(WHOLE, tmp_path / "whole")[1])
+
+
+def test_pages_that_nobody_saw_are_no_answer_where_clicks_are_too_few_for_a_model(log, tmp_path):
+    for row in log.shown:
+        row["clicked"] = 0
+    answer, lines = said(log, tmp_path)
+    assert "supports: pricing rules within the logged set; under the declared rule 100 %" in " ".join(lines)
+    why = "higher reserves and squashing: the clicks of other pages cannot be told, as 0 clicks are too few"
+    assert any(why in line for line in lines)
+    with pytest.raises(UserError, match="too few clicks for a click model"):
+        whatif(answer, {"auction.reserve_cpc": 0.6})
 
 
 def test_under_a_rule_that_the_log_does_not_follow_nothing_is_promised(log, tmp_path):
