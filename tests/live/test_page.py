@@ -11,6 +11,7 @@ import pytest
 from cascade_sim.live.access import door_of
 from cascade_sim.live.connections import PageServer
 from cascade_sim.live.server import Live, listening
+from places import HANG
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = next(
@@ -23,7 +24,7 @@ if BROWSER is None:
 
 SIZES = [(width, scheme) for width in (390, 1280) for scheme in ("light", "dark")]
 TOKEN = "a-long-secret-that-nobody-guesses"
-PATIENCE = 120_000  # milliseconds; a busy machine is no defect
+PATIENCE = 1000 * HANG  # milliseconds; a busy machine is no defect
 
 
 @pytest.fixture(scope="module")

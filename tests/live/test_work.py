@@ -5,8 +5,9 @@ import threading
 import pytest
 
 from cascade_sim.live.work import IDLE, LATER, MAX_WAITING, NOW, Busy, CancellableProgress, Superseded, Worker
+from places import HANG
 
-LONG = 60  # seconds; nothing here waits for them
+LONG = HANG  # nothing here waits so long
 
 
 @pytest.fixture

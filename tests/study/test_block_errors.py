@@ -1,7 +1,10 @@
 """A block that cannot be served is named; what may pass is tried again."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from cascade_sim.environments import arrivals
 from cascade_sim.environments.arrivals import TRIES, Arrivals, BlockError, serve_block
 from cascade_sim.foundation.errors import UserError
 from worlds.tiny_market import make_block, tiny_scenario
@@ -32,6 +35,14 @@ def test_want_of_memory_or_files_may_pass(error):
     assert serve.calls == TRIES == 3
 
 
+@pytest.fixture
+def collected(monkeypatch):
+    """Collections of garbage that were asked for; a real one takes a second in a process of many tests."""
+    asked = []
+    monkeypatch.setattr(arrivals, "gc", SimpleNamespace(collect=lambda: asked.append("all")))
+    return asked
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -40,12 +51,13 @@ def test_want_of_memory_or_files_may_pass(error):
         (OSError(24, "Too many open files"), "OSError: [Errno 24] Too many open files"),
     ],
 )
-def test_a_block_that_fails_three_times_is_named(error, words):
+def test_a_block_that_fails_three_times_is_named(error, words, collected):
     serve = Failing(*[error] * 9)
     with pytest.raises(UserError) as caught:
         serve_block("log", BLOCK, serve)
     assert str(caught.value) == f"{WHERE} failed 3 times: {words}"
     assert serve.calls == 3 and caught.value.__cause__ is error
+    assert collected == ["all"] * 2  # between two tries
 
 
 def test_a_defect_is_named_at_once_and_a_message_for_people_is_left_as_it_is():
