@@ -96,6 +96,9 @@ class _Worker:
                 yield Result(kind, index, Outcome(CRASH, why), 0.0)
 
     def end(self) -> None:
+        """Stop it, if it has not ended by itself."""
+        if self.is_over:
+            return
         os.killpg(self.pid, signal.SIGKILL)  # with the commands it has started
         os.close(self.pipe)
         os.waitpid(self.pid, 0)
@@ -107,7 +110,8 @@ def _go_through(
     warnings.simplefilter("always")  # a warning is an answer each time, not only the first
     for kind, index in todo:
         os.chdir(prepared.folder)  # the case before may have left its own folder as the working one
-        place = prepared.place(f"case-{number}")
+        # Of this process: a command of one that was stopped may still write into the folder of its case.
+        place = prepared.place(f"case-{number}-{os.getpid()}")
         before = _processor_seconds()
         outcome = one_case(prepared, kinds, kind, index, seed, place)
         seconds = _processor_seconds() - before
