@@ -61,10 +61,10 @@ def command(
     device: str,
     quiet: bool,
 ) -> int:
-    """Measure how small a change of revenue `check` finds, and how often it raises a false positive.
+    """Measure the power and false-positive rate of `check`.
 
     The baseline arm serves many traffic samples; on each, what was earned is compared with the same
-    under a planted change. Changes that move nothing on average give the false positives. A rate counts
+    under an injected change. Changes that move nothing on average give the false positives. A rate counts
     against the check only outside the band in which chance leaves one that is as promised; more runs,
     narrower bands.
     """
