@@ -1,6 +1,6 @@
 """The shape of the code in figures, and what a run opens and enters before its first request.
 
-    python -m tests.drills.shape [--tree DIR] [--against DIR] [--words FILE] [--no-run]
+    python -m tests.house.shape [--tree DIR] [--against DIR] [--words FILE] [--no-run]
 
 Of this checkout or the one in DIR, and of an earlier one where --against names it. Source is parsed, and its
 own `run scenarios/quick.yaml` is traced in a process of its own. A column per checkout:
