@@ -143,13 +143,13 @@ def ablation_words(metrics: Mapping[str, Any]) -> str:
         f"the ranker's model ({corners['model']['model']}) makes it {shown['model']}, giving it the ranker's "
         f"bid ({bid_label(corners['bid'])}) {shown['bid']}, both {shown['both']}. "
     )
-    part = _part_to_blame(level)
-    if part is None:
+    blamed = _part_to_blame(level)
+    if blamed is None:
         return text + "Model and bid explain about as much of the inconsistency."
-    fix = "a better pre-ranking model" if part == "model" else "use the opt-bid in pre-ranking"
-    if part == "bid" and corners["as it is"]["bid"] == "opt":
+    fix = "a better pre-ranking model" if blamed == "model" else "use the opt-bid in pre-ranking"
+    if blamed == "bid" and corners["as it is"]["bid"] == "opt":
         fix = "a pre-ranking pCVR nearer to ranking's"
-    return text + f"The {part} explains most of the inconsistency. First candidate: {fix}."
+    return text + f"The {blamed} explains most of the inconsistency. First candidate: {fix}."
 
 
 def _step_words(metrics: Mapping[str, Any], steps: list[str]) -> str:
