@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cascade_sim.regression.power import NominalRate, Rate
 
 EXIT_CODES = """\b
-Exit code  0  both rates are as promised, as far as so many runs can tell
+Exit code  0  both rates are the nominal ones, within the error of these replications
            1  fewer found than 95 %, or more false positives than 5 %: outside the band of chance
            2  a mistake in the command or the scenario"""
 

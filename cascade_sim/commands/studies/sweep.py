@@ -56,7 +56,7 @@ def command(
     Each --over gives values of one key; all combinations are run, in several worlds each. Prints a row per
     cell with lifts over the reference, the scenario's own setting (a cell more where no value is its own),
     and what was held fixed and learned again. Writes sweep.csv, and sweep.html with the Pareto plot of --y
-    against --x. Finished cells are kept: a sweep that was stopped or is given more values goes on.
+    against --x. Finished cells are kept: a sweep that was stopped or is given more values is resumed.
     """
     from cascade_sim.api import sweep
 
