@@ -199,7 +199,7 @@ def test_an_interrupt_ends_with_one_line_and_code_130():
     assert child.stdout.readline() == "running\n"
     child.send_signal(signal.SIGINT)
     _, shown = child.communicate(timeout=HANG)
-    how = "interrupted; go on with: python -m cascade_sim run scenarios/ads.yaml --resume"
+    how = "interrupted; resume with: python -m cascade_sim run scenarios/ads.yaml --resume"
     assert (child.returncode, shown.strip()) == (130, how)
 
 

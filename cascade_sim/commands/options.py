@@ -184,7 +184,7 @@ def says_how_to_go_on(*more: str) -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         words = command_words(click.get_current_context())
         words += [word for word in more if word not in words]
-        raise type(interrupt)(f"go on with: {shlex.join(words)}") from None
+        raise type(interrupt)(f"resume with: {shlex.join(words)}") from None
 
 
 def command_words(context: click.Context) -> list[str]:
