@@ -1,4 +1,4 @@
-"""A finished run made concrete again: its world, its trained models in their seats, its evaluation, its log.
+"""A finished run made concrete again: its world, its trained models as scorers, its evaluation, its log.
 
 `reopen` gives the run; `evaluation_blocks` its requests in the blocks they came in, and `logged` and
 `page_columns` what an arm showed them. Blocks are whole, because what a net predicts may differ in the last
