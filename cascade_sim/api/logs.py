@@ -79,7 +79,7 @@ def import_logs(
     Raises:
         UserError: invalid rows, with file, line, column and value.
 
-    >>> import_logs("logs/quick/mapping.yaml", "logs/quick").level
+    >>> import_logs("logs/quick/mapping.yaml", "stores/quick").level
     'pre_ranking'
     """
     from cascade_sim.foundation.progress import Progress
@@ -121,7 +121,7 @@ def audit_logs(
     Raises:
         UserError: no log store, or one without the bids that the rule needs.
 
-    >>> audit_logs("logs/quick").tally().shape[0]
+    >>> audit_logs("stores/quick").tally().shape[0]
     3
     """
     from cascade_sim.counterfactual.whatif import check_out
@@ -169,7 +169,7 @@ def fit_world(
     Raises:
         UserError: a log that is too small, or one that lacks what the fit needs.
 
-    >>> fit_world("logs/quick", "worlds/quick.yaml", replicates=0).path.name
+    >>> fit_world("stores/quick", "worlds/quick.yaml", replicates=0).path.name
     'quick.yaml'
     """
     from cascade_sim.foundation.progress import Progress
@@ -204,7 +204,7 @@ def realism(
     Raises:
         UserError: no log store, or a world that is not comparable with it.
 
-    >>> realism("logs/quick", "worlds/quick.yaml").verdict in ("alike", "nearly", "unlike")
+    >>> realism("stores/quick", "worlds/quick.yaml").verdict in ("alike", "nearly", "unlike")
     True
     """
     from cascade_sim.logs.fit.realism import compare_world, write_realism

@@ -16,7 +16,7 @@ from cascade_sim.logs.replay.replay import LoggedWorld, Replay
 
 
 class LoggedScorer:
-    """A logged prediction in a seat: the ranker's pCTR, the pre-ranking model's, or a further model's."""
+    """A logged prediction as a scorer: the ranker's pCTR, the pre-ranking model's, or a further model's."""
 
     by_pair = True
 

@@ -1,4 +1,4 @@
-"""Scorers: what can sit in the pre-ranking or ranking seat.
+"""Scorers for the pre-ranking and ranking stages.
 
 A scorer turns (block, ad ids [R, m]) into predictions [R, m]. Built-in nets run in fused kernels
 with the ad side computed once; any other torch module runs batched; three need no training:

@@ -411,15 +411,15 @@ def side_effects(subject: Subject) -> str:
 
 
 def served(subject: Subject) -> str:
-    """The engine's seat (encoded ads, fused kernels, inference mode) answers what forward does."""
+    """The engine's scorer (encoded ads, fused kernels, inference mode) answers what forward does."""
     module = subject.build().eval()
     scorer = make_scorer(subject.kind, subject.spec.trained_by, subject.view, module)
     block, ids = subject.block(REQUESTS), subject.candidates(REQUESTS, CANDIDATES)
-    seat = torch.from_numpy(scorer.logit(block, ids))
-    gap = far_apart(seat, logits(module, subject.inputs(REQUESTS, CANDIDATES)), tolerance=1e-4)
+    served = torch.from_numpy(scorer.logit(block, ids))
+    gap = far_apart(served, logits(module, subject.inputs(REQUESTS, CANDIDATES)), tolerance=1e-4)
     if gap:
         raise CheckFailed(
-            f"expected the seat to score as forward does, found a difference of {gap:.3g}; encode_ads must "
+            f"expected the engine to score as forward does, found a difference of {gap:.3g}; encode_ads must "
             "give an ad the same code whether alone or in a table"
         )
     how = ", ads encoded once" if hasattr(module, "encode_ads") else ""
@@ -529,7 +529,7 @@ def save_and_load(subject: Subject) -> str:
 
 
 def speed(subject: Subject) -> str:
-    """Candidates per second in the seat, beside the built-in towers in theirs."""
+    """Candidates per second as a scorer, against the built-in towers."""
     recipe, view = subject.spec.trained_by, subject.view
     own = make_scorer(subject.kind, recipe, view, subject.build())
     towers = TwoTowers(view.request_width, view.ad_width, view.pair_width, hidden=32, dims=12)

@@ -1,4 +1,4 @@
-"""What commands share: arguments and options, how they write to the terminal, how a stopped one goes on."""
+"""Shared by commands: arguments and options, writing to the terminal, resuming a stopped command."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class_option = click.option(
     "--option", "options", multiple=True, metavar="KEY=VALUE", help="Keyword of the class; may be repeated."
 )
 resume_option = click.option(
-    "--resume", is_flag=True, help="Go on with the run that was stopped in the run folder."
+    "--resume", is_flag=True, help="Resume the run that was stopped in the run folder."
 )
 
 
@@ -184,7 +184,7 @@ def says_how_to_go_on(*more: str) -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         words = command_words(click.get_current_context())
         words += [word for word in more if word not in words]
-        raise type(interrupt)(f"go on with: {shlex.join(words)}") from None
+        raise type(interrupt)(f"resume with: {shlex.join(words)}") from None
 
 
 def command_words(context: click.Context) -> list[str]:

@@ -1,4 +1,4 @@
-"""A finished run made concrete again: its world, its trained models in their seats, its evaluation, its log.
+"""A finished run made concrete again: its world, its trained models as scorers, its evaluation, its log.
 
 `reopen` gives the run; `evaluation_blocks` its requests in the blocks they came in, and `logged` and
 `page_columns` what an arm showed them. Blocks are whole, because what a net predicts may differ in the last
@@ -27,7 +27,7 @@ from cascade_sim.analysis.metrics.catalogue import (
 from cascade_sim.cascade.links import calibrator_file, load_calibrator
 from cascade_sim.cascade.retrievers.custom import find_retriever
 from cascade_sim.cascade.serve import Arm, Block
-from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.environments.arrivals import FIRST_REQUEST
 from cascade_sim.environments.base import Environment
 from cascade_sim.environments.page_columns import COLUMNS, PHASE
 from cascade_sim.foundation.errors import UserError, unknown_name
@@ -238,7 +238,7 @@ def logged(
     name = f"{PHASE}-{arm}"
     if name not in tables(folder):
         return None
-    first = Arrivals.first_request(PHASE)
+    first = FIRST_REQUEST[PHASE]
     end, sizes = first + n_requests, None if world is None else _sizes(world)
     parts = []
     for rows in iterate_table(folder, name, list(dict.fromkeys([*columns, "request"])), sizes=sizes):

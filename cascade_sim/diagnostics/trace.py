@@ -23,7 +23,7 @@ from cascade_sim.cascade.randomisation import reserve_of
 from cascade_sim.cascade.retrievers.similarity import Retrieval
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score, serve
 from cascade_sim.diagnostics.reopen import ReopenedRun
-from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.environments.arrivals import FIRST_REQUEST
 from cascade_sim.environments.names import Names
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.terminal import in_line
@@ -132,7 +132,7 @@ def find_request(sim: Simulation, request_id: int) -> Request:
 
     All arrivals since the beginning pass by once more, unserved, so that its time is the logged one.
     """
-    n, first = sim.scenario.phases.evaluate, Arrivals.first_request(PHASE)
+    n, first = sim.scenario.phases.evaluate, FIRST_REQUEST[PHASE]
     index = request_id - first if request_id >= first else request_id
     if not 0 <= index < n:
         raise UserError(

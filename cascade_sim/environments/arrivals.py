@@ -71,7 +71,7 @@ def _words(error: BaseException) -> str:
 
 # Each phase has its own range of request ids: a longer log does not change the traffic of an evaluation.
 PHASE_NAMES = ("cold_start", "log", "shadow", "evaluate", "bench", "market", "panel", "off_policy", "slates")
-PHASES = {name: (i + 1) * 10**9 for i, name in enumerate(PHASE_NAMES)}
+FIRST_REQUEST = {name: (i + 1) * 10**9 for i, name in enumerate(PHASE_NAMES)}
 AFTER_ALL = ("off_policy", "slates")  # come when the phases of the study are over
 
 Serve = Callable[[Block], Any]
@@ -133,7 +133,9 @@ class Arrivals:
     def _requests(self, phase: str, index: int, n_requests: int) -> np.ndarray:
         """The ids of a block's requests."""
         first = index * self._traffic.block
-        return PHASES[phase] + np.arange(first, min(first + self._traffic.block, n_requests), dtype=np.int64)
+        return FIRST_REQUEST[phase] + np.arange(
+            first, min(first + self._traffic.block, n_requests), dtype=np.int64
+        )
 
     def _times(self, requests: np.ndarray, start: float) -> np.ndarray:
         gaps = draws.exponential(self._world.seed, "arrival", requests)
@@ -167,10 +169,9 @@ class Arrivals:
         """The block of these words, and the words: (phase, index, n_requests, start)."""
         return Chunk(self.block(*where), where)
 
-    @staticmethod
-    def first_request(phase: str) -> int:
+    def first_request(self, phase: str) -> int:
         """The id of the first request of a phase; ids of a phase are consecutive."""
-        return PHASES[phase]
+        return FIRST_REQUEST[phase]
 
     def _arrivals(self, phase: str, n_requests: int, queue: simpy.Store) -> Generator:
         """Each block reaches the queue when its last request has arrived; None ends the phase."""
@@ -238,7 +239,7 @@ class ResampledArrivals(Arrivals):
 
     def until(self, phase: str, n_before: int, end: float) -> Block:
         """The requests of a phase before `end`, without the first `n_before` of them."""
-        first, n = PHASES[phase] + n_before, 0
+        first, n = FIRST_REQUEST[phase] + n_before, 0
         while True:  # as many as have come so far and as many again, until one comes too late
             n = max(2 * n, self._traffic.block)
             requests = first + np.arange(n, dtype=np.int64)

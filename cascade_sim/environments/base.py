@@ -26,7 +26,7 @@ from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.retrievers.similarity import Retriever
 from cascade_sim.cascade.scorers import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform
-from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.environments.arrivals import FIRST_REQUEST, Arrivals
 from cascade_sim.environments.budget_replay import BudgetReplay
 from cascade_sim.environments.clusters import Clusters
 from cascade_sim.environments.evaluators.truth import true_value
@@ -131,7 +131,7 @@ class Environment(protocols.Environment[Block, Arm, Decision, Outcome, Clusters,
 
         All arrivals since the beginning pass by once more, unserved.
         """
-        phases, wanted = requests_by_phase(self._scenario), Arrivals.first_request("evaluate") + index
+        phases, wanted = requests_by_phase(self._scenario), FIRST_REQUEST["evaluate"] + index
         again = Arrivals(self.world, self._scenario.traffic, phases=phases)
         holders: list[Block] = []
 

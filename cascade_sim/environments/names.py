@@ -1,6 +1,6 @@
 """What users, ads, advertisers and requests are called, and which of them a given name means."""
 
-from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.environments.arrivals import FIRST_REQUEST
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.store.store import LogStore
 
@@ -51,7 +51,7 @@ class LoggedNames(Names):
         return self._store.name(kind, code)
 
     def request_name(self, request: int) -> str:
-        return self.name("requests", request - Arrivals.first_request("evaluate"))
+        return self.name("requests", request - FIRST_REQUEST["evaluate"])
 
     def code(self, kind: str, given: int | str, option: str, n: int, first: int = 0) -> int:
         """A name of the log, else a number from 0, or from `first`: of both, the name counts."""
@@ -64,5 +64,5 @@ class LoggedNames(Names):
             raise UserError(f"{option}: {error}") from None
 
     def request(self, given: int | str, option: str) -> int:
-        first = Arrivals.first_request("evaluate")
+        first = FIRST_REQUEST["evaluate"]
         return self.code("requests", given, option, self._store.n_requests, first)

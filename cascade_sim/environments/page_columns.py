@@ -7,7 +7,7 @@ import numpy as np
 from cascade_sim.analysis.metrics.catalogue import with_factors
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import Block
-from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.environments.arrivals import FIRST_REQUEST
 from cascade_sim.foundation.limits import MAX_ROWS
 
 Log = dict[str, np.ndarray]  # impressions: COLUMNS of each  [n]
@@ -28,7 +28,7 @@ COLUMNS = (
 
 def local(log: Log) -> np.ndarray:
     """The numbers of the requests within the evaluation.  [n]"""
-    return log["request"] - Arrivals.first_request(PHASE)
+    return log["request"] - FIRST_REQUEST[PHASE]
 
 
 def block_of(log: Log) -> Block:

@@ -16,7 +16,7 @@ from cascade_sim.cascade.logged import LoggedBids, LoggedRetrieval, LoggedSizes
 from cascade_sim.cascade.scorers import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Platform
 from cascade_sim.cascade.sizes import SizeRule
-from cascade_sim.environments.arrivals import Arrivals, ReplayedArrivals
+from cascade_sim.environments.arrivals import FIRST_REQUEST, ReplayedArrivals
 from cascade_sim.environments.base import Environment
 from cascade_sim.environments.budget_replay import BudgetReplay
 from cascade_sim.environments.clusters import Clusters, resampling_units
@@ -48,7 +48,7 @@ class Replayed(Environment):
                 "re-run: all bids would have to be logged (candidates with stage ranked). `whatif` gives "
                 "bounds for a higher reserve"
             )
-        self.replay = Replay(store, Arrivals.first_request("evaluate"), scenario.traffic.block)
+        self.replay = Replay(store, FIRST_REQUEST["evaluate"], scenario.traffic.block)
         self.names, self.charging = LoggedNames(store), about.charging
         self._truth: ObservedClicks = ObservedClicks(self.replay, seed, about.charging)
         self.world: LoggedWorld = LoggedWorld(self.replay, seed, self._slot_effects(about.slots))

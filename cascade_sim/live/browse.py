@@ -14,7 +14,7 @@ from cascade_sim.cascade.scorers import ModelScorer, Scorer
 from cascade_sim.cascade.serve import Arm, Block, Stage
 from cascade_sim.diagnostics.reopen import PHASE
 from cascade_sim.diagnostics.trace import Request, ad_number, explain_ad, page_rows, true_best
-from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.environments.arrivals import FIRST_REQUEST
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.live.figures import name_of, page_changed
 from cascade_sim.live.session import Pages, Served, Session
@@ -164,7 +164,7 @@ def look_at(session: Session, arm: Arm, base: Arm, number: int, ad: str | None) 
     named = replace(arm, name="variant")
     found: dict[str, Any] = {
         "request": request.index,
-        "id": Arrivals.first_request(PHASE) + request.index,
+        "id": FIRST_REQUEST[PHASE] + request.index,
         "name": name_of(session, "requests", request.index) if environment.names.are_given else None,
         "user": name_of(session, "users", int(request.block.users[request.row])),
         "pages": {

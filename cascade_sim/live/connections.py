@@ -35,7 +35,7 @@ class PatientProtocol(H11Protocol):
     idle: dict[PatientProtocol, asyncio.TimerHandle]  # of the server, set by it
     most = MAX_CONNECTIONS
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: Any) -> None:  # a Transport to uvicorn, any other to asyncio
         super().connection_made(transport)
         self._wait()
         for other in list(self.idle)[: max(0, len(self.connections) - self.most)]:

@@ -26,7 +26,7 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import Arm, Block, predicted, retrieve
 from cascade_sim.counterfactual.whatif import Question, Setting, WhatIfEvaluation, ask_run
 from cascade_sim.diagnostics.reopen import PHASE, Trust, reopen
-from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.environments.arrivals import FIRST_REQUEST
 from cascade_sim.environments.evaluators.base import Context
 from cascade_sim.environments.uncertainty.base import UNCERTAINTY
 from cascade_sim.foundation.errors import UserError, unknown_name
@@ -266,7 +266,7 @@ class Session:
 
     def place(self, index: int) -> tuple[int, int]:
         """The block of a request that is given by its number or its id in the logs, and its row there."""
-        first = Arrivals.first_request(PHASE)
+        first = FIRST_REQUEST[PHASE]
         number = index - first if index >= first else index
         if not 0 <= number < self.n_requests:
             raise UserError(f"no request {index}; there are requests 0 to {self.n_requests - 1}")

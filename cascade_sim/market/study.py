@@ -94,7 +94,7 @@ def _live_elsewhere(sim: Simulation, names: Sequence[str], context: RunContext) 
             bar.tell(f"{name} finished")
 
         engine = sim.arrivals.engine
-        done = engine.jobs(jobs, context.workers, on_done=finished, go_on="go on with --resume")
+        done = engine.jobs(jobs, context.workers, on_done=finished, go_on="resume it with --resume")
     for loaded in done.values():
         user_code.loaded_elsewhere(loaded)
 

@@ -1,6 +1,6 @@
 """The Trainer of a market: learns from what the arm has shown recently, and redeploys.
 
-Every `every` seconds the models in the arm's seats are fitted on the impressions of the last `history`
+Every `every` seconds the arm's models are fitted on the impressions of the last `history`
 seconds, explored ones included, from the weights that are deployed. A click counts if it has arrived by
 then. Students (distill, ltr) follow: the new teacher scores candidates of a sample of the same requests, at
 the bids of the market's start. The arm owns copies of its models; nobody else sees them change. A model with
@@ -176,7 +176,7 @@ class Trainer:
         self._deploy()
 
     def _own_models(self, arm: Arm) -> dict[str, torch.nn.Module]:
-        """Copies of the trained models in the arm's seats, teachers included."""
+        """Copies of the arm's trained models, teachers included."""
         seats = [stage.scorer for stage in reversed(arm.stages)]
         names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
         names += [str(self._spec(name).teacher) for name in names if self._spec(name).trained_by.has_teacher]
@@ -291,7 +291,7 @@ class Trainer:
         return None if logged_scores_from is None else self._scorers[logged_scores_from]
 
     def _deploy(self) -> None:
-        """One scorer a model: seats that share a model stay equal, which the reserves look at."""
+        """One scorer a model: stages that share a model stay equal, which the reserves look at."""
         self._scorers = {}
         for name, module in self._modules.items():
             spec = self._spec(name)

@@ -21,7 +21,7 @@ from cascade_sim.agents.sessions import OpenSessions, SessionDraws, Sessions, no
 from cascade_sim.agents.traffic import Visitors
 from cascade_sim.agents.traffic_profiles import Profile, arrivals
 from cascade_sim.cascade.serve import Block
-from cascade_sim.environments.arrivals import PHASES
+from cascade_sim.environments.arrivals import FIRST_REQUEST
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.market import Users
@@ -106,7 +106,7 @@ class _SampledArrivals:
 
     def until(self, end: float) -> Block:
         index, times, users = self._source.until(end)
-        requests = PHASES["market"] + index
+        requests = FIRST_REQUEST["market"] + index
         context = draws.normal(self._seed, "context", requests).astype(np.float32)
         return Block(requests=requests, users=users, context=context, times=times)
 
@@ -127,7 +127,7 @@ class _Visits:
 
     def until(self, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         while not len(self._times) or self._times[-1] < end:
-            ids = PHASES["market"] + np.arange(self._n_drawn, self._n_drawn + GAPS_AT_ONCE)
+            ids = FIRST_REQUEST["market"] + np.arange(self._n_drawn, self._n_drawn + GAPS_AT_ONCE)
             gaps = draws.exponential(self._sim.seed, "arrival", ids)
             times, levels = arrivals(gaps, self._profile, self._level)
             self._times, self._level = np.concatenate([self._times, times]), float(levels[-1])
@@ -136,7 +136,7 @@ class _Visits:
         times, self._times = self._times[:n], self._times[n:]
         index = self._n_given + np.arange(n)
         self._n_given += n
-        draw = draws.uniform(self._sim.seed, "visitor", PHASES["market"] + index)
+        draw = draws.uniform(self._sim.seed, "visitor", FIRST_REQUEST["market"] + index)
         return index, times, self._visitors(draw)
 
     def state(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from cascade_sim.cascade.serve import Block
 from cascade_sim.context import RunContext, scratch_context
-from cascade_sim.environments.arrivals import PHASES, Arrivals
+from cascade_sim.environments.arrivals import FIRST_REQUEST, Arrivals
 from cascade_sim.market.dry_run import dry_run
 from cascade_sim.regression.baseline import Measured, measured_run
 from cascade_sim.regression.blocks import evaluation_blocks
@@ -43,8 +43,8 @@ class OtherTraffic(Arrivals):
             return super().block(phase, index, n_requests, start)
         return super().block(phase, index + self._blocks_before, n_requests + self._requests_before, start)
 
-    def first_request(self, phase: str) -> int:  # type: ignore[override]  # known only to an instance here
-        return PHASES[phase] + (self._requests_before if phase == "evaluate" else 0)
+    def first_request(self, phase: str) -> int:
+        return FIRST_REQUEST[phase] + (self._requests_before if phase == "evaluate" else 0)
 
 
 def measure_scenario(

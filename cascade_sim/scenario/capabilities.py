@@ -28,7 +28,7 @@ LACKS: Mapping[Kind, Mapping[Capability, str]] = {
         "corpus": CORPUS,
         "truth": "a log has no ground truth",
         "training": "a replayed log has no features to learn from; log the scores of a model as score.NAME "
-        "and seat it as logged-NAME, or fit a world to the log (fit-world)",
+        "and use it as logged-NAME, or fit a world to the log (fit-world)",
         "fresh_requests": "a replayed log has no other requests than those that were logged",
         "seeds": "a replayed log is one world, and replays the same; leave it at 1",
         "market": "advertisers and budgets of a replayed log do not react; fit a world to the log "

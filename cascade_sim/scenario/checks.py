@@ -177,7 +177,7 @@ def _check_names(scenario: Scenario) -> Iterator[Problem]:
         path = ("report", "baseline")
         yield Problem(path, unknown_name("arm", baseline, scenario.arms), uses=(path,))
     elif resolve_arm(scenario, scenario.arms[baseline]).sizes is not None:
-        # Other arms are the baseline with other seats, for which its rule was not learned.
+        # Other arms are the baseline with other stage models, for which its rule was not learned.
         path = ("report", "baseline")
         text = f"'{baseline}' has sizes by request; name an arm of one size"
         yield Problem(path, text, uses=(path, ("arms", baseline, "pre_ranking", "sizes")))

@@ -326,11 +326,9 @@ def _of_pre_ranking(arm: ArmSpec, about: About) -> Iterator[Blame]:
     pre = arm.pre_ranking
     if about.level != "pre_ranking":
         why = (
-            f"the log completeness is '{about.level}': which ads pre-ranking left out was not "
-            "logged, so "
-            "other stage sizes and seats cannot be tried. The pre-ranking set with its scores would have "
-            "to be "
-            "logged (candidates with stage retrieved, and pre_score)"
+            f"the log completeness is '{about.level}': which ads pre-ranking left out was not logged, so "
+            "other stage sizes and stage models cannot be tried. The pre-ranking set with its scores would "
+            "have to be logged (candidates with stage retrieved, and pre_score)"
         )
         if pre.model != "constant" or pre.bid != "none":
             yield [(("pre_ranking", "model"), why), (("pre_ranking", "bid"), why)]

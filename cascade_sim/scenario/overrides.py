@@ -1,6 +1,6 @@
 """Which parameters a what-if may turn, and what an arm becomes when some of them are turned.
 
-A parameter decides how requests are served: stage sizes, seats, bids, fusions, slots, auction and bid rule.
+A parameter decides how requests are served: stage sizes, models, bids, fusions, slots, auction and bid rule.
 What was settled before serving (world, traffic, training) is no parameter: it needs a run of its own.
 """
 

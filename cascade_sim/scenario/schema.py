@@ -87,7 +87,7 @@ BUILT_IN_SCORERS = (
     "random",
     "constant",
     "truth",
-)  # built-in occupants of a model seat: keyed noise, 1, the oracle
+)  # built-in scorers: keyed noise, 1, the oracle
 # And of a replayed log: its pCTR, its pre-ranking model, and `logged-NAME` for the score of a further model.
 LOGGED, LOGGED_PRE, LOGGED_SCORE = "logged", "logged_pre", "logged-"
 AUTOMATIC_ARMS = ("random", "bid_only", "pctr_only", "ranker")
@@ -242,7 +242,7 @@ class ArmSpec(Section):
 
     @property
     def seats(self) -> tuple[str, ...]:
-        """Who it asks to serve a request: the seats of its stages, and models of conversions."""
+        """Who it asks to serve a request: the models of its stages, and models of conversions."""
         return tuple(dict.fromkeys([*(section.model for _, section in self.sections), *self.pcvr_models]))
 
 
@@ -399,7 +399,7 @@ def resolved_arms(scenario: Scenario) -> dict[str, ArmSpec]:
     baseline = arms[scenario.report.baseline]
     pre, rank = baseline.pre_ranking, baseline.ranking
     if scenario.world.replay is not None and pre.model == "constant":
-        return arms  # a log without a pre-ranking stage: nothing to put other seats into
+        return arms  # a log without a pre-ranking stage: nothing to put other models into
     seats: dict[str, dict[str, str | None]] = {
         "random": {"model": "random", "bid": "none", "fusion": "ecpm"},
         "bid_only": {"model": "constant", "bid": "init" if pre.bid == "none" else pre.bid, "fusion": "ecpm"},

@@ -387,8 +387,8 @@ def _own_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _go_on(folder: Path, manifest: Mapping[str, Any], what: str = "goes on with it") -> str:
-    """The command that goes on with a run that was stopped, in words."""
+def _go_on(folder: Path, manifest: Mapping[str, Any], what: str = "resumes it") -> str:
+    """The command that resumes a stopped run, in words."""
     seeds = manifest.get("seeds")
     many = f" --seeds {seeds}" if isinstance(seeds, int) and seeds > 1 else ""
     return (

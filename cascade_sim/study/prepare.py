@@ -1,7 +1,7 @@
 """All that comes before the evaluation: cold_start -> log -> train -> shadow -> train pre-rankers.
 
 made = prepare(scenario, RunContext(Path("runs/mine")))
-made.sim.scorers, made.modules, made.calibrators   # trained seats, and what they were trained to
+made.sim.scorers, made.modules, made.calibrators   # trained scorers, and what they were trained to
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

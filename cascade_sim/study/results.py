@@ -93,7 +93,7 @@ def measures_of(evaluation: Evaluation) -> Mapping[str, Metric]:
 def references(evaluation: Evaluation) -> dict[str, str]:
     """Arms that nobody can ship, and why: the engine's own, and those that know more truth than the baseline.
 
-    Where the baseline itself has the truth in a seat, the arms are compared with each other under it.
+    Where the baseline itself has the truth as a stage model, the arms are compared with each other under it.
     """
     arms, base = evaluation.specs, evaluation.specs[evaluation.sim.scenario.report.baseline]
     told = {name: text for name, text in REFERENCE_ARMS.items() if name in arms}

@@ -193,7 +193,7 @@ def _run_seeds(scenario: Scenario, context: RunContext, seeds: int) -> dict[str,
         )
         for world in worlds
     ]
-    done = taken_or_run([jobs], "worlds", context, go_on="go on with --resume")
+    done = taken_or_run([jobs], "worlds", context, go_on="resume it with --resume")
     return combine_seeds([done[job.name] for job in jobs])
 
 

@@ -1,4 +1,4 @@
-"""A scenario and a seed made concrete: world, truth, platform, market and the seats of its arms."""
+"""A scenario and a seed made concrete: world, truth, platform, market and the stages of its arms."""
 
 import json
 from collections.abc import Callable, Sequence

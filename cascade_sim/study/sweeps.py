@@ -336,7 +336,7 @@ def run_worlds(
         }
         teachers = [job for key, job in jobs.items() if logged_by is None or key[0] == logged_by.name]
         others = [job for job in jobs.values() if job not in teachers]
-        done = taken_or_run((teachers, others), what, context, go_on="the same command goes on from there")
+        done = taken_or_run((teachers, others), what, context, go_on="the same command resumes them")
     return {cell.name: [done[jobs[cell.name, i].name] for i in range(seeds)] for cell in cells}
 
 

@@ -11,13 +11,13 @@ from cascade_sim.cascade.serve import serve
 from cascade_sim.cli import main
 from cascade_sim.diagnostics.reopen import reopen
 from cascade_sim.diagnostics.trace import explain_ad, find_request, stage_row, trace, trace_text
-from cascade_sim.environments.arrivals import PHASES
+from cascade_sim.environments.arrivals import FIRST_REQUEST
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage.folder import json_text
 from cascade_sim.storage.tables import read_table
 from worlds.traced_run import REQUEST, ads_by_fate, as_run_folder
 
-FIRST = PHASES["evaluate"]
+FIRST = FIRST_REQUEST["evaluate"]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_a_request_is_found_by_its_id_and_by_its_number(run):
     assert find_request(run.sim, FIRST + REQUEST).id == find_request(run.sim, REQUEST).id == FIRST + REQUEST
 
 
-@pytest.mark.parametrize("bad", [-1, 500, FIRST + 500, PHASES["log"]])
+@pytest.mark.parametrize("bad", [-1, 500, FIRST + 500, FIRST_REQUEST["log"]])
 def test_an_unknown_request_is_answered_with_the_range(run, bad):
     with pytest.raises(
         UserError, match=f"no request {bad} .* expected {FIRST} to {FIRST + 499}, .* from 0 to 499"

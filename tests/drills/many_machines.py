@@ -327,7 +327,7 @@ class Drill:
             "files = [Path(module.__file__) for module in (worlds.pool_jobs, places)];"
             "engine = open_engine('ray', sys.argv[3], files=files).__enter__();"
             "jobs = [Job('world seed-3', die, (sys.argv[2], 'x', 9)), Job('b', die, (sys.argv[2], 'b', 0))];"
-            "engine.jobs(jobs, 2, go_on='go on with --resume')"
+            "engine.jobs(jobs, 2, go_on='resume it with --resume')"
         )
         tests = str(ROOT / "tests")
         found = subprocess.run(

@@ -108,6 +108,7 @@ class Side:
     folder: Path
     out: Path
     renamed: Mapping[str, str]
+    sets: Sequence[str] = ()  # KEY=VALUE, keys by their old names
     python: str = sys.executable
     schema: Any = field(default=None)
 
@@ -145,10 +146,15 @@ class Side:
                 return dict(option["properties"])
         return {}
 
+    def arms(self, name: str) -> set[str]:
+        """The arms that a scenario of this side names."""
+        return set(YAML(typ="safe").load(self.scenarios[name].read_text()).get("arms") or {})
+
     def words(self, name: str) -> list[str]:
         """The command that runs a scenario of this side, small."""
         data = YAML(typ="safe").load(self.scenarios[name].read_text())
-        sets = [f"{self.spelled(key)}={value}" for key, value in reductions(data, self.renamed)]
+        given = [one.split("=", 1) for one in self.sets]
+        sets = [f"{self.spelled(key)}={value}" for key, value in (*reductions(data, self.renamed), *given)]
         options = [word for one in sets for word in ("--set", one)]
         where = ["--out", str(self.out / name), "--workers", "1", "--device", "cpu", "--quiet"]
         return ["run", f"scenarios/{name}.yaml", *where, *options]
@@ -182,6 +188,11 @@ def reductions(data: Mapping[str, Any], renamed: Mapping[str, str]) -> Iterator[
     for key, most in PHASES.items():
         value = given(given(data, "phases") or {}, key)
         yield f"phases.{key}", most if value is None else min(value, most)
+    traffic = data.get("traffic") or {}
+    if "requests_per_second" in traffic:  # windows of clicks and conversions stay as long
+        logged = [given(given(data, "phases") or {}, key) or PHASES[key] for key in ("bootstrap", "log")]
+        share = min(1.0, (PHASES["bootstrap"] + PHASES["log"]) / sum(logged))
+        yield "traffic.requests_per_second", round(traffic["requests_per_second"] * share, 6)
     for name, model in (given(data, "models") or {}).items():
         if "epochs" in model:
             yield f"models.{name}.epochs", 1
@@ -246,6 +257,9 @@ def results_of(folder: Path) -> set[str]:
 def compare_run(name: str, before: Side, after: Side, renamed: Mapping[str, str]) -> dict[str, int]:
     """Prints where a scenario's results differ; how many files agree in which way."""
     counts = dict.fromkeys(VERDICTS, 0)
+    old_arms, new_arms = (side.arms(name) for side in (before, after))
+    for old, now in zip(sorted(old_arms - new_arms), sorted(new_arms - old_arms), strict=True):
+        renamed = {**renamed, renamed.get(old, old): now, old: now}  # the arm's old name may be a key's, too
     new = results_of(after.out / name)
     for file in sorted(results_of(before.out / name)):
         words = re.split(r"([/-])", file)  # logs/bootstrap-requests
@@ -271,6 +285,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scenarios", default="", help="names with commas between them; all when absent")
     parser.add_argument("--renamed", type=Path, help="a page with tables | where | old | new |")
     parser.add_argument("--keep", type=Path, help="where the runs go; what lies there already is compared")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="of both, by old names"
+    )
     given = parser.parse_args(arguments)
     renamed = renamed_keys((given.renamed or given.after / "CHANGELOG.md").read_text())
     with tempfile.TemporaryDirectory() as scratch:
@@ -278,7 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sides = []
         for name in ("before", "after"):
             (root / name).mkdir(parents=True, exist_ok=True)
-            sides.append(Side(getattr(given, name).resolve(), root / name, renamed))
+            sides.append(Side(getattr(given, name).resolve(), root / name, renamed, given.set))
         return _run_and_compare(*sides, given.scenarios, renamed)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cascade_sim.environments.arrivals import PHASES, Arrivals
+from cascade_sim.environments.arrivals import FIRST_REQUEST, Arrivals
 from cascade_sim.scenario.schema import requests_by_phase
 from cascade_sim.study.simulation import Simulation
 from worlds.tiny_market import tiny_scenario
@@ -33,7 +33,7 @@ def joined(blocks, name):
 def test_every_request_arrives_once_and_in_order(sim):
     blocks, sizes = collected(market(sim, block=300))
     assert sizes == [300, 300, 300, 100]
-    assert np.array_equal(joined(blocks, "requests"), PHASES["log"] + np.arange(1000))
+    assert np.array_equal(joined(blocks, "requests"), FIRST_REQUEST["log"] + np.arange(1000))
     assert np.all(np.diff(joined(blocks, "times")) > 0)
 
 
@@ -81,7 +81,7 @@ def test_blocks_are_finished_in_order_by_any_number_of_workers(sim):
 
     def serve(block):
         """The first block waits until a later one is served."""
-        if block.requests[0] == PHASES["log"]:
+        if block.requests[0] == FIRST_REQUEST["log"]:
             late.wait(5)
         else:
             late.set()
@@ -89,7 +89,9 @@ def test_blocks_are_finished_in_order_by_any_number_of_workers(sim):
 
     blocks, results = collected(market(sim, workers=2, block=50), serve=serve)
     assert late.is_set()
-    assert results == [PHASES["log"] + 50 * i for i in range(20)] == [int(b.requests[0]) for b in blocks]
+    assert (
+        results == [FIRST_REQUEST["log"] + 50 * i for i in range(20)] == [int(b.requests[0]) for b in blocks]
+    )
 
 
 def test_no_requests_are_a_phase_too(sim):

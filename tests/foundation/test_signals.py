@@ -61,7 +61,7 @@ def test_a_stopped_command_says_so_and_leaves_no_temporary_folder(number, word, 
     assert os.path.isdir(folder)
     child.send_signal(number)
     _, shown = child.communicate(timeout=HANG)
-    how = f"{word}; go on with: python -m cascade_sim run scenarios/ads.yaml --resume"
+    how = f"{word}; resume with: python -m cascade_sim run scenarios/ads.yaml --resume"
     assert (child.returncode, shown.strip()) == (code, how)
     assert not os.path.exists(folder)
 

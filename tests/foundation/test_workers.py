@@ -54,10 +54,10 @@ def test_a_job_whose_worker_is_killed_is_tried_again_and_the_others_are_not_dist
 def test_a_job_that_kills_its_worker_three_times_is_named_when_the_others_are_done(tmp_path):
     jobs = [Job("world seed-3", die, (tmp_path, "x", 9)), *(Job(n, die, (tmp_path, n, 0)) for n in "ab")]
     with pytest.raises(UserError) as caught:
-        run_jobs(jobs, 1, go_on="go on with --resume")
+        run_jobs(jobs, 1, go_on="resume it with --resume")
     assert str(caught.value) == (
         "world seed-3 died three times: killed by SIGKILL, perhaps for want of memory; "
-        "the other 2 are finished and kept; go on with --resume"
+        "the other 2 are finished and kept; resume it with --resume"
     )
     assert [tries(tmp_path, name) for name in "xab"] == [TRIES, 1, 1]
 

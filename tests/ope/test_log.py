@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.auction import MICROS
-from cascade_sim.environments.arrivals import PHASES
+from cascade_sim.environments.arrivals import FIRST_REQUEST
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.ope import log as module
 from cascade_sim.ope.log import (
@@ -40,7 +40,7 @@ def pages():
 
 def test_each_request_has_its_parameters_and_their_noise(parameters):
     _, requests = parameters
-    assert len(requests["request"]) == 1500 and requests["request"][0] == PHASES["off_policy"]
+    assert len(requests["request"]) == 1500 and requests["request"][0] == FIRST_REQUEST["off_policy"]
     assert requests["reserve_cpc"] == pytest.approx(0.7 * np.exp(0.3 * requests["reserve_cpc_z"]))
     assert requests["squashing"] == pytest.approx(1.0 + 0.1 * requests["squashing_z"])
     for parameter in ("reserve_cpc", "squashing"):

@@ -11,6 +11,8 @@ from cascade_sim.cascade.retrievers.routes import MergedRoutes
 from cascade_sim.cascade.serve import serve, shadow
 from cascade_sim.cli import main
 from cascade_sim.foundation.errors import UserError
+from cascade_sim.live.controls import parameters_of
+from cascade_sim.live.session import Session, Variant
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.storage.tables import read_table
 from cascade_sim.study.simulation import Simulation
@@ -139,6 +141,27 @@ def test_without_the_kept_code_either_a_run_says_where_to_ask(run, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     assert main(["trace", "run", "--request", "0", "--trust"]) == 2
     assert "popular.py" in capsys.readouterr().err
+
+
+def test_the_live_page_serves_and_changes_the_candidates_of_such_arms(run):
+    with pytest.raises(UserError, match=r"retriever\.0\.py"):
+        Session(run).arm(Variant("popular"))
+    session = Session(run, trust=True)
+    controls = {one["label"] for one in parameters_of(session, "merged")}
+    assert {"Ads of near", "Ads of popular"} <= controls
+    sets = {
+        ways: serve(session.block(0), session.arm(Variant(*ways)), session.sim.platform).retrieved
+        for ways in (
+            ("merged",),
+            ("merged", ("retrieval.routes.popular.size=0",)),
+            ("popular",),
+            ("popular", ("retrieval.options.taste=3.0",)),
+        )
+    }
+    widths = [(ids >= 0).sum(axis=1).max() for ids in sets.values()]
+    assert 40 < widths[0] <= 60 and widths[1:] == [40, 60, 60]
+    asked, changed = list(sets.values())[2:]
+    assert not np.array_equal(asked, changed)
 
 
 def test_a_trace_says_which_routes_brought_an_ad(run, capsys):

@@ -22,11 +22,11 @@ from cascade_sim.foundation.terminal import echo, joined
 @out_option("Write compare.json, compare.csv and compare.html here as well.", "FOLDER")
 @accept_option
 def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path | None) -> None:
-    """How finished runs differ: every other run is compared with the first.
+    """Compare finished runs: scenario differences and metric differences.
 
-    Prints what it comes to, which keys of their scenarios differ, and what each arm brought. Runs of the same
-    world, traffic and seed met the same requests, so their differences are paired, from the evaluation's
-    logs.
+    Every other run is compared with the first. Prints the conclusion, the scenario keys that differ, and
+    the metrics of each arm. Runs of the same world, traffic and seed have the same requests, so their
+    differences are paired, from the evaluation's logs.
     """
     from cascade_sim.counterfactual.whatif import check_out
     from cascade_sim.diagnostics.compare import compare_runs

@@ -34,11 +34,10 @@ if TYPE_CHECKING:
 def command(
     run: Path, against: str, arms: str | None, measures: str, candidates: str, out: Path | None
 ) -> None:
-    """Arms of a study over several worlds, each compared with one of them.
+    """Paired contrasts of arms over seeds, against one arm (Holm-adjusted).
 
     Prints, as Markdown, the mean difference over worlds with an interval that holds for all comparisons of
-    the table together, in how many worlds the arm is better, and in bold what is significant by Holm's
-    procedure.
+    the table together, in how many worlds the arm is better, and in bold the significant differences.
     """
     from cascade_sim.counterfactual.contrast import contrasts
     from cascade_sim.storage.folder import json_text

@@ -61,11 +61,12 @@ def command(
     plot: Path | None,
     quiet: bool,
 ) -> int:
-    """Do off-policy intervals cover the truth? One long randomised log, cut into many.
+    """Measure the coverage of off-policy intervals over replicated logs.
 
-    The scenario's models are trained first (or taken from the cache). Then every estimator answers for every
+    One long randomised log is cut into replications. The scenario's models are trained first (or taken from
+    the cache). Then every estimator answers for every
     target of the section off_policy from each replication alone, and is compared with what the simulator says
-    the target earns. False alarms: how often two logs of one policy seem to differ.
+    the target earns. False positives: how often two logs of one policy differ significantly.
     """
     from cascade_sim.scenario.file import load_scenario
 

@@ -41,7 +41,7 @@ CSV_COLUMNS = (
 @arms_option("May be repeated.  [default: every arm]")
 @click.option(
     "--impressions", type=click.IntRange(1), default=2000, show_default=True, metavar="N",
-    help="About so many per arm: all those of the first requests of the evaluation.",
+    help="About N per arm: all those of the first requests of the evaluation.",
 )  # fmt: skip
 @out_option("Write every impression here.", "CSV")
 @trust_option
@@ -50,10 +50,10 @@ CSV_COLUMNS = (
 def command(
     run: Path, arms: tuple[str, ...], impressions: int, out: Path | None, trust: bool, quiet: bool
 ) -> int:
-    """The least bids that would have kept each slot, and what the cascade adds.
+    """Minimum bids that keep each slot, in the auction and through the cascade.
 
-    For each impression: the least init-bid that keeps the slot among the ads that reached the auction, the
-    least that keeps it through the whole cascade, and the gap between the two.
+    For each impression: the minimum init-bid that keeps the slot among the ads that reached the auction, the
+    minimum that keeps it through the whole cascade, and the gap between the two.
     """
     import textwrap
 

@@ -36,13 +36,13 @@ Exit code  0  done
 @run_argument
 @click.option("--ad", required=True, metavar="ID")
 @arm_option("Arm that serves the requests.  [default: the baseline]")
-@click.option("--bids", metavar="B,B,…", help="The init-bids to look at.")
+@click.option("--bids", metavar="B,B,…", help="Init-bids to evaluate.")
 @click.option(
     "--points", type=click.IntRange(1, 10_000), metavar="N",
-    help=f"So many bids from a quarter of the ad's own to four times as much.  [default: {POINTS}]",
+    help=f"N bids from a quarter of the ad's own to four times as much.  [default: {POINTS}]",
 )  # fmt: skip
 @click.option(
-    "--requests", type=click.IntRange(1), metavar="N", help="Only the first so many.  [default: all]"
+    "--requests", type=click.IntRange(1), metavar="N", help="Use only the first N requests.  [default: all]"
 )
 @out_option("Write the table here as well.", "CSV")
 @plot_option

@@ -1,4 +1,4 @@
-"""`cascade_sim off-policy`: what another policy would have earned, from a run's randomised logs."""
+"""`cascade_sim off-policy`: off-policy estimates of other policies from a run's randomised logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES = """\b
 Exit code  0  done
-           1  done, but every estimator that weighs what was logged refused
+           1  done, but no estimator that weighs what was logged gives an estimate
            2  a mistake in the command, or a run without randomised logs"""
 
 
@@ -46,7 +46,7 @@ Exit code  0  done
 @quiet_option
 @accept_option
 def command(run: Path, changes: tuple[str, ...], **options: Any) -> int:
-    """What another policy would have earned, from randomised logs alone.
+    """Off-policy estimates of other policies from randomised logs.
 
     Keys: auction.reserve_cpc, auction.squashing (where the parameters were randomised); slates.temperature,
     ranking.model (where pages were). Parameters are asked about as a launch: fixed at their values, the lift

@@ -1,4 +1,4 @@
-"""`cascade_sim serve`: a page on this machine where parameters are turned and the money is seen to move."""
+"""`cascade_sim serve`: a page on this machine that shows the effect of changed parameters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEEDS = ("starlette", "uvicorn")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option(
     "--token", metavar="SECRET", envvar="CASCADE_SIM_TOKEN", show_envvar=True,
-    help="What a visitor has to know: 16 characters or more.  [default: made anew]",
+    help="Access token, at least 16 characters.  [default: generated]",
 )  # fmt: skip
 @click.option("--token-file", type=PATH, metavar="FILE", help="A file that holds it.")
 @click.option("--trust", is_flag=True, help="Run the code of custom classes stored with the runs.")
@@ -32,10 +32,10 @@ NEEDS = ("starlette", "uvicorn")
 def command(
     runs: tuple[Path, ...], port: int, host: str, token: str | None, token_file: Path | None, trust: bool
 ) -> int:
-    """Open finished runs and imported logs on a page: change a parameter, see the money move.
+    """Explore finished runs in the browser: change a parameter, see the effect.
 
-    Answers come from 2,048 requests at once and are refined to all. Nothing is written, and nothing leaves
-    this machine. A run that cannot be opened is named on the page.
+    A RUN may be an imported log. Answers come from 2,048 requests at once and are refined to all. Nothing is
+    written, and nothing leaves this machine. A run that cannot be opened is named on the page.
     """
     require_packages()
     from cascade_sim.live.access import door_of, token_in

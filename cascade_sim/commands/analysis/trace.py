@@ -22,7 +22,7 @@ Exit code  0  explained
     "--request", required=True, metavar="ID",
     help="Id in the evaluate logs, or number from 0; of an imported log also its name.",
 )  # fmt: skip
-@click.option("--ad", metavar="ID", help="Also explain this ad: its way, and the bid it needed.")
+@click.option("--ad", metavar="ID", help="Also explain this ad: funnel position and winning bid.")
 @arm_option("Arm that serves the request.  [default: the baseline]")
 @trust_option
 @json_option("Print JSON; money in *_micros is in millionths.")
@@ -31,7 +31,7 @@ def command(run: Path, request: str, ad: str | None, arm: str | None, as_json: b
     """Explain one request: why an ad won or lost at each stage.
 
     Serves the request again as the run did and prints its page. With --ad also the ad's rank, score and
-    cut-off at each stage, where it was dropped, and the least init-bid with which it would have won.
+    cut-off at each stage, where it was dropped, and the minimum init-bid with which it would have won.
     """
     from cascade_sim.api import trace
     from cascade_sim.diagnostics.trace import difference_words

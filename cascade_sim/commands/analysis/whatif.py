@@ -32,10 +32,10 @@ Exit code  0  done
          "values: "
     "auction.reserve_cpc=0.1,0.2,0.3.",
 )  # fmt: skip
-@arm_option("Arm whose parameters are turned.  [default: the baseline]")
+@arm_option("Arm whose parameters are changed.  [default: the baseline]")
 @click.option(
     "--requests", type=click.IntRange(1), metavar="N",
-    help="Only the first so many, rounded up to whole blocks.  [default: all]",
+    help="Use only the first N requests, rounded up to whole blocks.  [default: all]",
 )  # fmt: skip
 @out_option("[default: RUN/whatif/WHAT-WAS-ASKED]", "FOLDER")
 @trust_option
@@ -50,9 +50,9 @@ def command(
     trust: bool,
     quiet: bool,
 ) -> int:
-    """What another setting would have brought, on the same requests with common random numbers.
+    """Re-evaluate a run under other serving parameters (same requests, common random numbers).
 
-    Serves the run's evaluation again with some parameters changed (stage sizes, seats, bids, fusions, slots,
+    Serves the run's evaluation again with some parameters changed (stage sizes, models, bids, fusions, slots,
     auction, bid rule); its trained models are used as they are, and advertisers do not react.
     """
     from cascade_sim.counterfactual.whatif import WhatIfStudy, answer_name, check_out, write_answer

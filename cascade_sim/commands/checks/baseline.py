@@ -15,7 +15,7 @@ from cascade_sim.foundation.terminal import echo
 @out_option("Write it here.", "FILE", required=True)
 @arms_option("May be repeated.  [default: the scenario's]")
 def command(run: Path, out: Path, arms: tuple[str, ...]) -> None:
-    """Keep what a finished run earned, for `check`.
+    """Store a run's revenue baseline for `check`.
 
     The file holds the metrics of each arm and their sums over groups of consecutive requests, so that a later
     run on the same traffic is compared request by request, with common random numbers.

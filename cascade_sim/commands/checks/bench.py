@@ -39,9 +39,10 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Microseconds of CPU time a request on one core, with spread, and the share of the arithmetic floor.
+    """Measure the speed of serving, scoring and training.
 
-    One part alone: `bench auction` (bids/s bare and of whole scenarios, with the log), `bench market` (with
+    Microseconds of CPU time a request on one core, with spread, and the share of the roofline bound. One part
+    alone: `bench auction` (bids/s bare and of whole scenarios, with the log), `bench market` (with
     budgets and feedback against plain serving), `bench losses` (time and memory of value and gradient),
     `bench metrics`, `bench peers` (scenarios of the size of AuctionGym's and AuctionNet's auctions, and
     those beside us if they are here), `bench scale` (cost and memory as ads, users and requests grow;

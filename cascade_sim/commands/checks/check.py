@@ -29,7 +29,7 @@ Exit code  0  nothing moved significantly and by more than tolerance
 @click.option("--against", type=PATH, required=True, metavar="FILE", help="The baseline.")
 @click.option(
     "--tolerance", multiple=True, metavar="[[ARM:]METRIC=]SHARE",
-    help="Moves up to this pass, as rpm=0.5%; may be repeated.  [default: 0]",
+    help="Changes up to this pass, as rpm=0.5%; may be repeated.  [default: 0]",
 )  # fmt: skip
 @click.option("--metric", multiple=True, metavar="NAME", help="Guard these alone; may be repeated.")
 @arms_option("Guard these alone; may be repeated.")
@@ -50,11 +50,11 @@ Exit code  0  nothing moved significantly and by more than tolerance
 def command(
     what: Path, against: Path, arms: tuple[str, ...], overrides: tuple[str, ...], **options: Any
 ) -> int:
-    """Does a scenario, or a finished run, still earn what its baseline earned?
+    """Test a scenario for revenue regressions against a baseline.
 
     Every metric of every arm is compared on the same requests with common random numbers, so unchanged code
-    is identical; what moved is told with its paired interval and the smallest change that would have been
-    seen.
+    is identical; changes are reported with paired intervals and the minimum detectable effect. In place of a
+    scenario a finished run may be given.
     """
     from cascade_sim.api import check
 

@@ -25,7 +25,7 @@ Exit code  0  no auction differs
 @workers_option("Processes; the result does not depend on it.")
 @quiet_option
 def command(auctions: int, seed: int, workers: int, quiet: bool) -> int:
-    """Compare the auction with a plain-Python one on random auctions.
+    """Compare the auction with its plain-Python reference on random auctions.
 
     All pricing rules, squashing, both reserves, slot effects, ties, zeros, empty slots, tiny and huge
     values. Winners and charges in micro-units must be identical, prices equal to 12 digits.

@@ -21,7 +21,7 @@ Exit code  0  every check is ok; notes are allowed
 @class_option
 @json_option("Print JSON, once all checks are through.")
 def command(spec: str, options: tuple[str, ...], as_json: bool) -> int:
-    """Test a custom bidder class before using it.
+    """Test a custom bidder class for conformance.
 
     SPEC is path/to/file.py:Class, package.module:Class, or a built-in bidder (fixed, shading, target_cpa,
     multiplier, adaptive, pid, throttling). The class is built, asked, told, saved and restored as the engine

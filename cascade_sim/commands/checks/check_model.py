@@ -41,7 +41,7 @@ def command(
     options: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Test a custom model class before using it.
+    """Test a custom model class for conformance.
 
     SPEC is path/to/file.py:Class, package.module:Class, a built-in kind (towers, coaction, dcn), or a
     scenario file with --model NAME. The class is built, served, trained and stored as the engine would, in a

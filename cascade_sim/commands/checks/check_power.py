@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cascade_sim.regression.power import NominalRate, Rate
 
 EXIT_CODES = """\b
-Exit code  0  both rates are as promised, as far as so many runs can tell
+Exit code  0  both rates are the nominal ones, within the error of these replications
            1  fewer found than 95 %, or more false positives than 5 %: outside the band of chance
            2  a mistake in the command or the scenario"""
 
@@ -61,10 +61,10 @@ def command(
     device: str,
     quiet: bool,
 ) -> int:
-    """Measure how small a change of revenue `check` finds, and how often it raises a false positive.
+    """Measure the power and false-positive rate of `check`.
 
     The baseline arm serves many traffic samples; on each, what was earned is compared with the same
-    under a planted change. Changes that move nothing on average give the false positives. A rate counts
+    under an injected change. Changes that move nothing on average give the false positives. A rate counts
     against the check only outside the band in which chance leaves one that is as promised; more runs,
     narrower bands.
     """

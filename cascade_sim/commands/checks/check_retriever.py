@@ -27,7 +27,7 @@ Exit code  0  every check is ok; notes are allowed
 @class_option
 @json_option("Print JSON, once all checks are through.")
 def command(spec: str, scenario: Path | None, options: tuple[str, ...], as_json: bool) -> int:
-    """Test a custom retriever class before using it.
+    """Test a custom retriever class for conformance.
 
     SPEC is path/to/file.py:Class or package.module:Class. The class is built and asked as the engine would,
     in a small world whose ads come and go; each check is a line: ok, note, skipped or FAILED.

@@ -19,15 +19,16 @@ Exit code  0  every page comes out as it was logged
 @click.command(epilog=EXIT_CODES)
 @click.argument("log", type=PATH)
 @click.option("--infer", is_flag=True, help="Find the rule that the log follows, also where it declares one.")
-@click.option("--adopt", is_flag=True, help="Find the rule, and declare it in the market.")
+@click.option("--adopt", is_flag=True, help="Find the rule, and declare it in the log store.")
 @out_option("Write audit.json, audit.csv and audit.html here as well.", "FOLDER")
 @json_option("Print audit.json in place of the tables.")
 def command(log: Path, infer: bool, adopt: bool, out: Path | None, as_json: bool) -> int:
-    """Hold every logged auction again under the declared rule: do winners and prices come out as logged?
+    """Re-run every logged auction under the declared rule and report mismatches.
 
-    Where not, the commonest reasons are told with requests that show them: ties, rounding, hidden reserves,
-    unlogged boosts and more. Each is a test on the log; what passes none is called unexplained. Where no rule
-    is declared the one that explains the log best is found, and judged on requests that did not choose it.
+    Where pages differ, the commonest reasons are listed with example requests: ties, rounding, hidden
+    reserves, unlogged boosts and more. Each is a test on the log; what passes none is called unexplained.
+    Where no rule is declared the one that explains the log best is found, and judged on requests that did not
+    choose it.
     """
     from cascade_sim.api import audit_logs
     from cascade_sim.storage.folder import json_text

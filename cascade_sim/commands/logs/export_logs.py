@@ -30,7 +30,7 @@ Exit code  0  done
 @quiet_option
 @accept_option
 def command(run: Path, out: Path, arm: str | None, phase: str, trust: Any, quiet: bool) -> int:
-    """Write a run's auctions as Parquet tables, with the mapping that imports them.
+    """Write a run's auctions as log tables, with the mapping that imports them.
 
     The evaluation is served again and compared with the run's own log. `import-logs FOLDER/mapping.yaml`
     makes a log store of it whose replay is exact.

@@ -14,8 +14,8 @@ from cascade_sim.foundation.terminal import echo
 @click.argument("log", type=PATH)
 @click.option(
     "--parametric", is_flag=True,
-    help="Fit the parameters of a synthetic world to the log's moments: shareable, no row of the log is in "
-         "it.",
+    help="Fit the parameters of a synthetic world to summary statistics of the log: shareable, no row of "
+         "the log is in it.",
 )  # fmt: skip
 @click.option(
     "--fit-share", "share", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
@@ -24,17 +24,18 @@ from cascade_sim.foundation.terminal import echo
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the world.")
 @click.option(
     "--replicates", type=int, show_default="20",
-    help="Fits to logs drawn from the log, by which answers know how uncertain the fit is; 0 for none.",
+    help="Fits to logs drawn from the log, from which the fit's uncertainty is estimated; 0 for none.",
 )  # fmt: skip
 @out_option("The scenario to write.", "FILE", required=True)
 @quiet_option
 def command(
     log: Path, parametric: bool, share: float, seed: int, replicates: int | None, out: Path, quiet: bool
 ) -> None:
-    """Fit a world to LOG, and write the scenario in which it can be run.
+    """Fit a simulated world to an imported log.
 
     The world's requests, candidates and bids are the log's, whole requests drawn in blocks of time; clicks
-    come from a response that is fitted to the log. With --parametric the world is drawn, as all others are.
+    come from a fitted click model. With --parametric the world is synthetic. Writes the scenario that runs
+    it.
     """
     import sys
 

@@ -26,7 +26,7 @@ Exit code  0  done
 )  # fmt: skip
 @quiet_option
 def command(files: tuple[Path, ...], out: Path, form: str | None, quiet: bool) -> int:
-    """Check logs row by row and make a log store of them.
+    """Import auction logs for replay; every command opens them like a run.
 
     MAPPING is a YAML file that says which of your tables and columns is what, and in which units
     (docs/how_to/import_logs.md). Every row is checked; what is wrong is counted by kind, with file, row and

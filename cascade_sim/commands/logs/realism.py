@@ -26,7 +26,7 @@ from cascade_sim.foundation.terminal import echo, joined
 @out_option("Where realism.json and realism.html go.  [default: WORLD/realism]", "FOLDER")
 @accept_option
 def command(log: Path, world: Path, part: str, seed: int, as_json: bool, out: Path | None) -> None:
-    """How like is a world to LOG, an imported log.
+    """Test the realism of a fitted world against its log.
 
     WORLD is a log store, exported from a run and imported, or a scenario or run of a world fitted to a log,
     from which as many requests are drawn as the log has.

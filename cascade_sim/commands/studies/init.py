@@ -24,7 +24,7 @@ TEMPLATES = {
 @click.command()
 @click.argument("folder", type=PATH, default=Path("."))
 def command(folder: Path) -> None:
-    """Create a scenario, a model, a bidder, users and a revenue test to start from.
+    """Create a project folder with a scenario, custom classes and a revenue test.
 
     Into FOLDER, by default this one. Each file says at its top what it is. A file that is there already is
     never replaced.

@@ -65,7 +65,7 @@ class Layers(click.ParamType):
 @click.option(
     "--preset",
     type=click.Choice(tuple(PRESETS)),
-    help="The papers' set-up for that data set, or for small files. Options that are given come first.",
+    help="The papers' set-up for that data set, or for small files. Given options override it.",
 )
 @click.option(
     "--objective",

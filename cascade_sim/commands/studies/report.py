@@ -18,7 +18,10 @@ from cascade_sim.study.report import write_report
 @run_argument
 @out_option("Write the page here, and no figures beside it.", "FILE")
 def command(run: Path, out: Path | None) -> None:
-    """Write the report of a finished run again: RUN/report.html and RUN/figures."""
+    """Regenerate the report of a finished run.
+
+    Writes RUN/report.html and RUN/figures.
+    """
     metrics, manifest, scenario_text = read_run(run)
     echo(write_report(run, metrics, manifest, scenario_text, out=out))
 

@@ -27,7 +27,7 @@ from cascade_sim.commands.options import (
 @scenario_argument
 @set_option()
 @seed_option
-@seeds_option("Repeat the study over so many worlds and report the spread between them.", default=1)
+@seeds_option("Repeat the study over N seeds and report the spread between them.", default=1)
 @out_option("Run folder.  [default: runs/<name>]")
 @workers_option("Threads for one world, processes for several.")
 @device_option()

@@ -42,7 +42,7 @@ from cascade_sim.foundation.terminal import echo, joined
     "--fixed-models", is_flag=True,
     help="Train the reference alone; its models serve all cells, as in whatif.",
 )  # fmt: skip
-@click.option("--keep-logs", is_flag=True, help="Leave each cell's logs, for trace and its like.")
+@click.option("--keep-logs", is_flag=True, help="Leave each cell's logs, for trace and other questions.")
 @workers_option("Processes.")
 @device_option()
 @engine_options
@@ -51,12 +51,12 @@ from cascade_sim.foundation.terminal import echo, joined
 def command(
     scenario: Path, over: tuple[str, ...], overrides: tuple[str, ...], x: str, y: str, **options: Any
 ) -> None:
-    """Run a scenario over a grid of settings: which combinations are Pareto-optimal?
+    """Run a grid of settings and report the Pareto-optimal ones.
 
     Each --over gives values of one key; all combinations are run, in several worlds each. Prints a row per
     cell with lifts over the reference, the scenario's own setting (a cell more where no value is its own),
     and what was held fixed and learned again. Writes sweep.csv, and sweep.html with the Pareto plot of --y
-    against --x. Finished cells are kept: a sweep that was stopped or is given more values goes on.
+    against --x. Finished cells are kept: a sweep that was stopped or is given more values is resumed.
     """
     from cascade_sim.api import sweep
 

@@ -26,7 +26,7 @@ Exit code  0  every bound held
 )
 @quiet_option
 def command(out: Path, distributions: int, seed: int, k: int, quiet: bool) -> int:
-    """Check which losses lead to which orders: regret bounds.
+    """Verify regret bounds of surrogate losses numerically.
 
     Draws random distributions of labels, minimises each order-preserving loss on them, and compares the
     regret of six ranking measures with its bound. Counter-examples for other measures and losses follow.

@@ -79,7 +79,7 @@ def command(
     device: str,
     quiet: bool,
 ) -> None:
-    """Choose settings of models on pages that none of them learned from, with one budget for all.
+    """Tune model hyperparameters on held-out requests, with equal budgets.
 
     In each world the cascade writes its log once. Every setting is trained on the log less a part of its
     requests, and measured on the clicks of that part; the evaluation is never looked at. Prints a row per

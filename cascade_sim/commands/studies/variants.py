@@ -64,7 +64,7 @@ def command(variants: Path, overrides: tuple[str, ...], seeds: int, out: Path | 
     for title, (metric, lift) in TABLES.items():
         echo(f"\n**{title}** (mean over {seeds} seeds ± half the 95 % interval between them)\n")
         echo(variants_table(results, arms, metric, lift))
-    echo("\n**RCS with pre-ranking seats replaced, %**\n")
+    echo("\n**RCS with bid and model of pre-ranking replaced, %**\n")
     echo(ablation_table(results))
     for title, metric in ORDERS.items():
         table = orders_kept(results, metric)

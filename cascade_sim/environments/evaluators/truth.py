@@ -134,7 +134,7 @@ class TruthEvaluator:
             "true_value": yard.best_value,
         }
         if arm.stages[-2].scorer.name == "constant":
-            del best["single_objective"]  # a seat that predicts the same for all has no order of its own
+            del best["single_objective"]  # a model that predicts the same for all has no order of its own
         columns = {}
         for name, ideal in best.items():
             if name == "single_objective":

@@ -28,7 +28,7 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.cache import once
 from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Arm, Block, Decision
-from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.environments.arrivals import FIRST_REQUEST
 from cascade_sim.environments.clusters import Clusters
 from cascade_sim.environments.evaluators.truth import TruthContext
 from cascade_sim.environments.page_columns import PHASE, Log, impressions
@@ -101,7 +101,7 @@ class ReplicateUncertainty:
         k, n = self.fitted.response.n_replicates, self.n_requests
         if not k:
             return None
-        everyone = np.arange(n) + Arrivals.first_request(PHASE)
+        everyone = np.arange(n) + FIRST_REQUEST[PHASE]
         sums = np.zeros((k, len(names)))
         sums[:, names.index("requests")] = drawn(self.fitted, everyone, n).sum(axis=0)
         for start in range(0, len(ctr), AT_ONCE):

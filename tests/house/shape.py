@@ -1,6 +1,6 @@
 """The shape of the code in figures, and what a run opens and enters before its first request.
 
-    python -m tests.drills.shape [--tree DIR] [--against DIR] [--words FILE] [--no-run]
+    python -m tests.house.shape [--tree DIR] [--against DIR] [--words FILE] [--no-run]
 
 Of this checkout or the one in DIR, and of an earlier one where --against names it. Source is parsed, and its
 own `run scenarios/quick.yaml` is traced in a process of its own. A column per checkout:
@@ -11,7 +11,8 @@ own `run scenarios/quick.yaml` is traced in a process of its own. A column per c
 - functions with nine or more parameters (`self` and compiled kernels aside), overrides that mypy is told to
   ignore, and lines by package,
 - with --words hits of each rule of a table (regex, tab, replacement) in source, docs, scenarios and tests,
-- files of the project whose code is run, and functions entered, before the first request and in all.
+- files of the project that are imported, those of which a function is entered, and functions entered, before
+  the first request and in all.
 
 Names are counted, not meanings: an attribute of the same name on something else counts, too.
 """
@@ -65,6 +66,9 @@ sys.argv[0] = os.path.join(tree, "cascade_sim", "__main__.py")
 own = tuple(os.path.join(tree, name) + os.sep for name in ("cascade_sim", "agents", "models", "analysis"))
 files, entered, before = set(), set(), []
 
+def found():
+    return len(files), len({file for file, line in entered}), len(entered)
+
 def look(frame, event, argument):
     if event != "call":
         return
@@ -76,7 +80,7 @@ def look(frame, event, argument):
     elif not code.co_name.startswith("<"):
         entered.add((code.co_filename, code.co_firstlineno))
         if not before and code.co_name == "serve" and code.co_filename.endswith("cascade/serve.py"):
-            before.extend((len(files), len(entered)))
+            before.extend(found())
 
 threading.setprofile(look)
 sys.setprofile(look)
@@ -86,7 +90,7 @@ try:
 finally:
     sys.setprofile(None)
     with open(out, "w") as file:
-        json.dump({"code": code, "before": before, "all": [len(files), len(entered)]}, file)
+        json.dump({"code": code, "before": before, "all": found()}, file)
 """
 
 
@@ -207,11 +211,8 @@ def traced(tree: Path, scenario: str) -> Counter[str]:
             cwd=tree, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(tree)},
         )  # fmt: skip
         found = json.loads(out.read_text())
-    names = [
-        f"{what}, {when}"
-        for when in ("before the first request", "in all")
-        for what in ("files", "functions")
-    ]
+    kinds = ("files imported", "files entered", "functions entered")
+    names = [f"{what}, {when}" for when in ("before the first request", "in all") for what in kinds]
     return Counter(dict(zip(names, (*found["before"], *found["all"]), strict=True)))
 
 
