@@ -328,7 +328,7 @@ def _of_pre_ranking(arm: ArmSpec, about: About) -> Iterator[Blame]:
         why = (
             f"the log completeness is '{about.level}': which ads pre-ranking left out was not "
             "logged, so "
-            "other stage sizes and seats cannot be tried. The pre-ranking set with its scores would have "
+            "other stage sizes and models cannot be tried. The pre-ranking set with its scores would have "
             "to be "
             "logged (candidates with stage retrieved, and pre_score)"
         )
