@@ -200,7 +200,9 @@ def test_what_a_page_shows_as_printed_comes_from_the_command_above_it():
 
 def test_what_python_above_a_command_writes_is_there_for_it():
     with_output = runpy.run_path(str(ROOT / "docs" / "printed.py"))["with_output"]
-    name = "from pathlib import Path\nPath('mine.yaml').write_text('name: mine\\narms: {one: {}}\\n')\n"
+    stages = "cascade: {pre_ranking: {model: random}, ranking: {model: truth}}"
+    text = rf"name: mine\narms: {{one: {{}}}}\n{stages}\n"
+    name = f"from pathlib import Path\nPath('mine.yaml').write_text('{text}')\n"
     command = "```shell\npython -m cascade_sim validate mine.yaml\n```\n\n```text printed lines=1\nx\n```\n"
     assert "```text\nok: mine.yaml\n```" in with_output(f"```python\n{name}```\n\n{command}")
 
