@@ -87,8 +87,8 @@ class LogEvaluator:
         pages = result.observed
         assert pages is not None
         is_clicked = arm.charging == "click"
-        charged = result.expected_clicks if is_clicked else shown.astype(np.float64)
-        is_known = pages.is_observed if is_clicked else np.ones_like(shown)
+        charged = result.charged
+        is_known = pages.is_observed if is_clicked else (charged == 0) | (charged == 1)
         columns = {
             "requests": np.ones(len(block)),
             "impressions": money.over_slots(shown.astype(np.float64)),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.foundation.errors import UserError
+from cascade_sim.logs.replay.exposure import Exposure
 from cascade_sim.logs.replay.imputation import Asked, ClickModel, Floats, fit_click_model
 from cascade_sim.logs.replay.replay import Replay
 
@@ -98,6 +99,16 @@ class ObservedClicks:
     def model(self) -> ClickModel | None:
         """Fitted when first asked for; None where the log has too few clicks for one."""
         return fit_click_model(self._replay.store, self._seed)
+
+    @cached_property
+    def exposure(self) -> Exposure | None:
+        """Where the log tells what was exposed."""
+        return Exposure(self._replay.store) if self._replay.has("exposed") else None
+
+    def exposed(self, block: Any, slots: int) -> Floats | None:
+        """As `GroundTruth.exposed`."""
+        known = self.exposure
+        return None if known is None else known.chances(self._replay.rows(block.requests), slots)
 
     @property
     def has_clicks(self) -> bool:
