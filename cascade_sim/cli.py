@@ -111,9 +111,14 @@ def cli() -> None:
 
 
 def _words(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
-    """A notice as a sentence, any other warning as Python has it."""
-    is_note = issubclass(category, Notice)
-    return shown(f"note: {message}\n" if is_note else _FORMAT(message, category, *place, **more))
+    """A notice as a sentence, said once; any other warning as Python has it."""
+    if not issubclass(category, Notice):
+        return shown(_FORMAT(message, category, *place, **more))
+    text = shown(f"note: {message}\n")
+    return "" if text in _said else (_said.add(text) or text)
+
+
+_said: set[str] = set()  # notices of this command
 
 
 _FORMAT = warnings.formatwarning
@@ -127,6 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         warnings.formatwarning = _words
+        _said.clear()
         leave_quickly()
         keep_memory()
         with stoppable():

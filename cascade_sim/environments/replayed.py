@@ -117,8 +117,9 @@ class Replayed(Environment):
         if pages.said is None:
             return {name: column for name, column in made.items() if "clicks" not in name}
         price = (log["cpc_micros"] / MICROS * (charging == "click"))[:, None]
-        gradient = {"": pages.gradient(np.ones(price.shape), price)}
-        return self.uncertainty(n_requests).widened({"": made}, gradient, clusters)[""]
+        unsure = self.uncertainty(n_requests)
+        kept = unsure.kept(block_of(log), log["ad"][:, None], pages, price)
+        return unsure.widened({"": made}, {"": kept.flat}, clusters)[""]
 
     def evaluator(self, baseline: Arm, exposed: NDArray[np.bool_]) -> LogEvaluator:
         return LogEvaluator(self.platform, self._truth, self.replay, self.world.n_ads)

@@ -14,7 +14,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Measure, arm_measure
 from cascade_sim.analysis.report.guardrails import Change, guardrail_words, point_changes, worse_clause
-from cascade_sim.analysis.report.readings import log_caveat
+from cascade_sim.analysis.report.readings import no_evidence
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, toned
 from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, estimate, lift_of, percent_text
@@ -138,8 +138,8 @@ BY_ESTIMATES = (
 
 
 def sweep_headline(findings: Mapping[str, Any], x: str, y: str) -> str:
-    """The best cells, after what the log does not bear out."""
-    return f"{log_caveat(findings)}{_best_cells(findings, x, y)}"
+    """The best cells; of a log that its rule does not reproduce, nothing but that."""
+    return no_evidence(findings) or _best_cells(findings, x, y)
 
 
 def _best_cells(findings: Mapping[str, Any], x: str, y: str) -> str:

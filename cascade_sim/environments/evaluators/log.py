@@ -104,6 +104,8 @@ class LogEvaluator:
             "clicks": money.over_slots(result.clicks.astype(np.float64)),
             "expected_clicks": money.over_slots(result.expected_clicks),
             "observed_clicks": money.over_slots(np.where(pages.is_observed, result.expected_clicks, 0.0)),
+            "control_clicks": money.over_slots(pages.beyond),
+            "control_revenue": money.slot_sum(price, pages.beyond * is_clicked, shown),
         }
         return columns | (self._prices(block, arm, decision, result) if is_clicked else {})
 

@@ -118,7 +118,18 @@ class ReplicateUncertainty:
         columns = {**impressions(log, expected, charged), "requests": np.zeros(len(ctr))}
         return replicate_sums(self.fitted, log["request"], columns, moved, self.n_requests)
 
-    def widened(self, tables: Tables, sums: Mapping[str, np.ndarray], clusters: Clusters | None) -> Tables:
+    def controlled(
+        self, tables: Tables, sums: Mapping[str, np.ndarray], clusters: Clusters | None, baseline: str
+    ) -> Tables:
+        return tables
+
+    def widened(
+        self,
+        tables: Tables,
+        sums: Mapping[str, np.ndarray],
+        clusters: Clusters | None,
+        baseline: str | None = None,
+    ) -> Tables:
         return with_replicates(tables, sums, self.fitted.response)
 
 
