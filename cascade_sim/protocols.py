@@ -589,7 +589,9 @@ class Uncertainty(Protocol[Arm, Decision, Outcome, Clusters]):
     ...     is_common, words = False, None
     ...     def sums(self, context, arm, decision, result, columns):
     ...         return {}
-    ...     def widened(self, tables, sums, clusters):
+    ...     def controlled(self, tables, sums, clusters, baseline):
+    ...         return tables
+    ...     def widened(self, tables, sums, clusters, baseline=None):
     ...         return tables
     >>> isinstance(Exact(), Uncertainty)
     True
@@ -625,18 +627,40 @@ class Uncertainty(Protocol[Arm, Decision, Outcome, Clusters]):
         """
         ...
 
-    def widened(
+    def controlled(
         self,
         tables: dict[str, dict[str, np.ndarray]],
         sums: Mapping[str, np.ndarray],
         clusters: Clusters | None,
+        baseline: str,
     ) -> dict[str, dict[str, np.ndarray]]:
-        """Add the variance of the fit to the rows that intervals resample; their sums do not change.
+        """Add control variates to the columns that lifts over the baseline are made of.
 
         Args:
             tables: {arm: {column: [rows] float64}}.
             sums: {arm: array}, what `sums` returned, added up over blocks.
             clusters: resampling units; None: requests.
+            baseline: the arm that lifts are over, which stays as it is.
+
+        Returns:
+            {arm: {column: [rows] float64}}, with the same expectations and less noise in lifts.
+        """
+        ...
+
+    def widened(
+        self,
+        tables: dict[str, dict[str, np.ndarray]],
+        sums: Mapping[str, np.ndarray],
+        clusters: Clusters | None,
+        baseline: str | None = None,
+    ) -> dict[str, dict[str, np.ndarray]]:
+        """Add the variance of the fit to the rows that intervals resample; sums are those of `controlled`.
+
+        Args:
+            tables: {arm: {column: [rows] float64}}.
+            sums: {arm: array}, what `sums` returned, added up over blocks.
+            clusters: resampling units; None: requests.
+            baseline: as for `controlled`; None: without control variates.
 
         Returns:
             {arm: {column: [rows] float64}}, as `tables`.

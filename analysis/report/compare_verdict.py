@@ -7,7 +7,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, Measure, is_reference
 from cascade_sim.analysis.report.guardrails import Change, changes, guardrail_words, worse, worse_clause
-from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
+from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES, no_evidence
 from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, percent_text
 
@@ -39,6 +39,8 @@ def compare_verdict(comparison: Mapping[str, Any]) -> list[str]:
         given = given.replace("1 key of the scenario differ", "1 key of the scenario differs")
         both = " that both runs have" if only_in_one(comparison, arms) else ""
         return [f"Identical: no measure of {shared}{both} differs{given}."]
+    if headline := no_evidence(comparison):
+        return [headline]
     start = []
     if apart:
         what = " and ".join(apart)

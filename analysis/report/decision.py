@@ -29,6 +29,7 @@ from cascade_sim.analysis.report.guardrails import (
     worse_clause,
 )
 from cascade_sim.analysis.report.market_verdict import denied_by_the_market, is_denied, under_budgets
+from cascade_sim.analysis.report.readings import no_evidence
 from cascade_sim.analysis.report.sections.whatif import what_if_words
 from cascade_sim.analysis.report.text_helpers import listed, stage_name
 from cascade_sim.analysis.report.ties import more_data, tie_breakers, tied_with
@@ -97,6 +98,8 @@ def decide(metrics: Mapping[str, Any]) -> Recommendation:
     Where others of them are not significantly different from it, any of them may be shipped, but none that
     the market denies.
     """
+    if headline := no_evidence(metrics):
+        return Recommendation((), headline, warnings=world_warnings(metrics))
     contenders = candidates(metrics)
     better = [arm for arm in contenders if revenue_lift(metrics, arm).is_above_zero]
     warnings = world_warnings(metrics)

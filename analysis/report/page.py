@@ -11,7 +11,7 @@ from typing import Any
 
 from cascade_sim.analysis.report.comparisons import ordered_arms
 from cascade_sim.analysis.report.figures.style import drawn
-from cascade_sim.analysis.report.readings import log_caveat
+from cascade_sim.analysis.report.readings import no_evidence
 from cascade_sim.analysis.report.section import Figure, Section
 from cascade_sim.analysis.report.sections.ablation import ablation_section
 from cascade_sim.analysis.report.sections.answer import answer_section
@@ -80,9 +80,9 @@ def sections_of(metrics: Mapping[str, Any]) -> list[Section]:
         for build in order
         if build in SECTIONS and (section := build(metrics)) is not None
     ]
-    caveat = log_caveat(metrics)
-    if caveat and sections and not sections[0].title.startswith(caveat):
-        sections[0] = replace(sections[0], title=f"{caveat}{sections[0].title}")
+    headline = no_evidence(metrics)
+    if headline and sections:
+        sections[0] = replace(sections[0], title=headline)
     return sections
 
 

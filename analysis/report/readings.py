@@ -19,7 +19,7 @@ from cascade_sim.analysis.metrics.catalogue import (
     steps_of,
 )
 from cascade_sim.analysis.report.comparisons import ordered_arms
-from cascade_sim.analysis.report.text_helpers import stage_name
+from cascade_sim.analysis.report.text_helpers import listed, stage_name
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite, lift_of, number_text
 
 
@@ -379,15 +379,19 @@ PARAMETER_NAMES = {
 }
 
 
-def log_caveat(found: Mapping[str, Any]) -> str:
-    """What a headline begins with where too little of a log came out under its rule; else nothing."""
+def no_evidence(found: Mapping[str, Any]) -> str:
+    """The headline where too little of a log came out under its rule, whatever was asked; else nothing."""
     known = (found.get("replay") or {}).get("reproduced")
     if not known or known["is_enough"]:
         return ""
-    return (
-        f"No evidence about the log, of whose pages the rule reproduces {100 * known['pages']:.1f} %. In "
-        "the replay: "
+    lacking = listed(
+        [
+            f"{100 * known[name]:.1f} % of the {name} ({100 * least:g} % are needed)"
+            for name, least in known["least"].items()
+            if known[name] is not None and known[name] < least
+        ]
     )
+    return f"No evidence about the log: its rule reproduces {lacking}, so the figures are of another auction."
 
 
 def parameter_text(settings: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ class Fusion:
 
 def named_fusion(name: str, extra: dict, squashing: float = 1.0, charging: str = "click") -> Fusion:
     """The fusion of this name: "ecpm" (with the auction's squashing) or one of the scenario's own."""
-    if charging == "impression":
+    if charging != "click":
         return Fusion(pctr=0.0, is_bid_alone=True)
     if name == "ecpm":
         return Fusion(pctr=squashing)

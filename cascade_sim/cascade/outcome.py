@@ -26,13 +26,13 @@ class Outcome:
     conversions: np.ndarray  # bool, only after a click
     charges_micros: np.ndarray  # int64: the price where clicked or, if impressions are charged, where shown
     observed: PageClicks | None = None  # of a replayed log: which clicks were logged, and which are modelled
-    impressions: np.ndarray | None = None  # bool: what is charged where impressions are; None: clicks are
+    impressions: np.ndarray | None = None  # float64: chances to be charged; None: clicks are
     affordable_micros: np.ndarray | None = None  # int64: the price, or what is left of a budget; None: price
 
     @property
     def charged(self) -> np.ndarray:
         """Expected events that the price is paid for: clicks, or impressions.  [R, k] float64"""
-        return self.expected_clicks if self.impressions is None else self.impressions.astype(np.float64)
+        return self.expected_clicks if self.impressions is None else self.impressions
 
     def price_micros(self, decision: Decision) -> np.ndarray:
         """What is paid for such an event: the price, or what is left of the budget.  [R, k] int64"""
@@ -64,7 +64,10 @@ def outcome(
         ads = win_set[row, slot][:, None]
         draw = draws.uniform(seed, "conversion", clicked.requests[:, None], ads)
         conversions[row, slot] = happens(truth.cvr(clicked, ads), draw)[:, 0]
-    charged = clicks if charging == "click" else win_set >= 0
+    impressions, charged = None, clicks
+    if charging != "click":
+        impressions = np.where(win_set >= 0, seen(block, win_set.shape[1], truth, charging), 0.0)
+        charged = happens(impressions, exposure_draws(block, win_set.shape[1], seed))
     return Outcome(
         true_ctr=true_ctr,
         expected_clicks=expected,
@@ -72,8 +75,22 @@ def outcome(
         conversions=conversions,
         charges_micros=np.where(charged, decision.cpc_micros, 0),
         observed=observed,
-        impressions=None if charging == "click" else charged,
+        impressions=impressions,
     )
+
+
+def seen(block: Block, slots: int, truth: GroundTruth | ObservedClicks, charging: str) -> np.ndarray:
+    """Chances that what stands in the slots of a page is charged, where impressions are.  [R, slots]
+
+    An exposed one is; where nothing tells exposure, and where slots are charged, each that is won.
+    """
+    chances = truth.exposed(block, slots) if charging == "impression" else None
+    return np.ones((len(block), slots)) if chances is None else chances
+
+
+def exposure_draws(block: Block, slots: int, seed: int) -> np.ndarray:
+    """The same whatever ad stands there.  [R, slots]"""
+    return draws.uniform(seed, "exposure", block.requests[:, None], np.arange(slots)[None, :])
 
 
 def page_ctr(block: Block, decision: Decision, truth: GroundTruth | ObservedClicks) -> np.ndarray:

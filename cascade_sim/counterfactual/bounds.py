@@ -16,6 +16,7 @@ import numpy as np
 
 from cascade_sim.auction import MICROS
 from cascade_sim.logs.audit.reproduction import require_reproduced
+from cascade_sim.logs.store.format import charged
 from cascade_sim.logs.store.store import LogStore, open_store
 from cascade_sim.scenario.log_support import about_of, find_log
 from cascade_sim.scenario.overrides import Change, Point, Refused
@@ -47,16 +48,15 @@ class Bounds:
 
 def reserve_bounds(store: LogStore, reserve: float, is_first_price: bool) -> Bounds:
     """What a reserve would have earned, from winners and prices alone."""
-    is_clicked = store.about.charging == "click"
     sums = np.zeros((3, store.n_requests))
-    for start, stop, part in store.blocks(("slot", "price_micros", "click")):
+    for start, stop, part in store.blocks(("price_micros", *store.about.charged_by)):
         price = np.maximum(part["price_micros"], 0) / MICROS
-        charged = (part["slot"] >= 0) & ((part["click"] == 1) if is_clicked else True)
+        is_charged = charged(store.about.charging, part)
         stays = price >= reserve
         least = np.where(stays, price if is_first_price else reserve, 0.0)
         ends = store.first[start : stop + 1] - store.first[start]
         for i, paid in enumerate((price, least, np.maximum(price, reserve))):
-            total = np.concatenate([[0.0], np.cumsum(np.where(charged, paid, 0.0))])
+            total = np.concatenate([[0.0], np.cumsum(np.where(is_charged, paid, 0.0))])
             sums[i, start:stop] = total[ends[1:]] - total[ends[:-1]]
     mean = sums.mean(axis=1)
     half = NORMAL * sums.std(axis=1) / np.sqrt(max(store.n_requests, 1))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cascade_sim.agents.users import happens
 from cascade_sim.auction import MICROS
+from cascade_sim.cascade.outcome import exposure_draws
 from cascade_sim.cascade.page import auctioned
 from cascade_sim.cascade.randomisation import rules_of
 from cascade_sim.cascade.serve import Arm, Block, Decision, retrieve, serve
@@ -227,13 +228,17 @@ def _of_block(
     expected = sim.environment.expected_clicks(block, row, is_own, ad)
     draw = draws.uniform(sim.seed, "click", block.requests[row], np.full(len(row), ad))
     clicks = happens(expected, draw[:, None])
-    is_clicked = arm.charging == "click"
+    charged, paid = expected, clicks
+    if arm.charging != "click":
+        asked = block.take(row)
+        charged = is_own * sim.environment.seen(asked, arm.slots, arm.charging)
+        paid = happens(charged, exposure_draws(asked, arm.slots, sim.seed))
     totals = {
         "impressions": is_own.sum(axis=(1, 2)),
         "expected_clicks": expected.sum(axis=(1, 2)),
         "clicks": clicks.sum(axis=(1, 2)),
-        "expected_cost": ((expected if is_clicked else is_own) * (cpc / MICROS)).sum(axis=(1, 2)),
-        "cost_micros": np.where(clicks if is_clicked else is_own, cpc, 0).sum(axis=(1, 2)),
+        "expected_cost": (charged * (cpc / MICROS)).sum(axis=(1, 2)),
+        "cost_micros": np.where(paid, cpc, 0).sum(axis=(1, 2)),
         "entered": (expected.sum(axis=2) * own_bid).sum(axis=1),
     }
     return totals, own.factor

@@ -461,6 +461,10 @@ class WhatIfEvaluation(ArmEvaluation):
             for kind, column in PAIRED.items()
         }
 
+    @property
+    def reference(self) -> str:
+        return CURRENT if CURRENT in self.arms else super().reference
+
     def resampled(self) -> dict[str, dict[str, np.ndarray]]:
         return self._resampled
 

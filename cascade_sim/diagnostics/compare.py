@@ -21,7 +21,7 @@ from cascade_sim.diagnostics.reopen import RATIOS, charging_of, page_columns
 from cascade_sim.environments.build import environment_of
 from cascade_sim.environments.statement import Statement
 from cascade_sim.foundation.errors import UserError, unknown_name
-from cascade_sim.logs.audit.reproduction import require_reproduced
+from cascade_sim.logs.audit.reproduction import reproduction, require_reproduced
 from cascade_sim.scenario.diff import scenario_diff, sections_of_one
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario
@@ -169,7 +169,15 @@ def _compare(first: Side, other: Side, arm: str | None) -> dict[str, Any]:
         "notes": notes,
         "held_fixed": list(stated.held_fixed or ()),
         "learned_again": list(stated.learned_again),
+        **_reproduced(first, other),
     }
+
+
+def _reproduced(first: Side, other: Side) -> dict[str, Any]:
+    """How much of their log comes out in the run where that is less; nothing where no log is opened."""
+    found = [reproduction(side.scenario, side.path) for side in (first, other)]
+    known = sorted((one for one in found if one is not None), key=lambda one: one.is_enough)
+    return {"replay": {"reproduced": known[0].as_json()}} if known else {}
 
 
 def _lead(first: Side, other: Side, common: Sequence[str]) -> dict[str, str | None]:

@@ -22,7 +22,7 @@ from cascade_sim.agents.conversions import DelayMixture
 from cascade_sim.agents.traffic_profiles import Profile
 from cascade_sim.analysis.metrics.catalogue import Metric
 from cascade_sim.cascade.ledger import NO_BUDGET
-from cascade_sim.cascade.outcome import Outcome, outcome
+from cascade_sim.cascade.outcome import Outcome, outcome, seen
 from cascade_sim.cascade.retrievers.similarity import Retriever
 from cascade_sim.cascade.scorers import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform
@@ -115,7 +115,19 @@ class Environment(protocols.Environment[Block, Arm, Decision, Outcome, Clusters,
 
         Expected figures replace a click by its chance: slot effect * true CTR.
         """
-        return by_request(log, self._expected(log)[1], n_requests, charging == "click")
+        expected = self._expected(log)[1]
+        return by_request(log, expected, n_requests, self.charged(log, expected, charging))
+
+    def seen(self, block: Block, slots: int, charging: str) -> NDArray[np.float64]:
+        """Chances that what stands in the slots of pages is charged, where impressions are.  [R, slots]"""
+        return seen(block, slots, self._truth, charging)
+
+    def charged(self, log: Log, expected: NDArray[np.float64], charging: str) -> NDArray[np.float64]:
+        """Chances that logged impressions are charged, with the expected clicks of each.  [n]"""
+        if charging == "click":
+            return expected
+        chances = self.seen(block_of(log), int(log["slot"].max(initial=0)) + 1, charging)
+        return chances[np.arange(len(chances)), log["slot"]]
 
     def _expected(self, log: Log) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """True CTRs of impressions in the first slot, and clicks to be expected of them.  [n], [n]"""

@@ -76,8 +76,9 @@ class Fitted(Environment):
     def page_columns(self, log: Log, n_requests: int, charging: str) -> dict[str, NDArray[np.float64]]:
         """With how uncertain the response is."""
         (ctr, expected), unsure = self._expected(log), self.uncertainty(n_requests)
-        made = by_request(log, expected, n_requests, charging == "click")
-        sums = unsure.page_sums(log, ctr, expected, charging, sorted(made))
+        charged = self.charged(log, expected, charging)
+        made = by_request(log, expected, n_requests, charged)
+        sums = unsure.page_sums(log, ctr, expected, charged, charging, sorted(made))
         return made if sums is None else unsure.widened({"": made}, {"": sums}, None)[""]
 
     def evaluator(self, baseline: Arm, exposed: NDArray[np.bool_]) -> TruthEvaluator:

@@ -36,16 +36,16 @@ def block_of(log: Log) -> Block:
     return Block(log["request"], log["user"], log["context"], log["time"])
 
 
-def by_request(log: Log, expected: np.ndarray, n_requests: int, is_clicked: bool) -> dict[str, np.ndarray]:
+def by_request(log: Log, expected: np.ndarray, n_requests: int, charged: np.ndarray) -> dict[str, np.ndarray]:
     """Impressions added up by request, or by a few requests in a row.  {column: [rows]}"""
     n_rows = min(n_requests, MAX_ROWS)
-    brought = summed(log, expected, local(log) * n_rows // n_requests, n_rows, is_clicked)
+    brought = summed(log, expected, local(log) * n_rows // n_requests, n_rows, charged)
     brought["requests"] = np.bincount(np.arange(n_requests) * n_rows // n_requests, minlength=n_rows) * 1.0
     return brought
 
 
-def impressions(log: Log, expected: np.ndarray, is_clicked: bool) -> dict[str, np.ndarray]:
-    """What each impression brought.  {column: [n]}"""
+def impressions(log: Log, expected: np.ndarray, charged: np.ndarray) -> dict[str, np.ndarray]:
+    """What each impression brought: of expected clicks, and of chances to be charged.  {column: [n]}"""
     charge, cpc = log["charge_micros"] / MICROS, log["cpc_micros"] / MICROS
     return with_factors(
         {
@@ -54,14 +54,14 @@ def impressions(log: Log, expected: np.ndarray, is_clicked: bool) -> dict[str, n
             "conversions": log["conversion"],
             "expected_clicks": expected,
             "revenue": charge,
-            "expected_revenue": expected * cpc if is_clicked else cpc,
+            "expected_revenue": charged * cpc,
         }
     )
 
 
 def summed(
-    log: Log, expected: np.ndarray, row: np.ndarray, n_rows: int, is_clicked: bool
+    log: Log, expected: np.ndarray, row: np.ndarray, n_rows: int, charged: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Impressions added up by row.  {column: [n_rows]}"""
-    found = impressions(log, expected, is_clicked)
+    found = impressions(log, expected, charged)
     return {name: np.bincount(row, values, n_rows) for name, values in found.items()}

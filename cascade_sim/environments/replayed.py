@@ -106,18 +106,20 @@ class Replayed(Environment):
         return self._truth.page_clicks(asked, alone).expected.reshape(is_own.shape)
 
     def page_columns(self, log: Log, n_requests: int, charging: str) -> dict[str, NDArray[np.float64]]:
-        clusters, is_clicked = self.clusters(n_requests), charging == "click"
+        clusters = self.clusters(n_requests)
         pages = self._truth.page_clicks(
             block_of(log), log["ad"][:, None], log["slot"][:, None].astype(np.int16)
         )
         row = clusters.of_request[local(log)]
-        made = summed(log, pages.expected[:, 0], row, clusters.n, is_clicked)
+        charged = self.charged(log, pages.expected[:, 0], charging)
+        made = summed(log, pages.expected[:, 0], row, clusters.n, charged)
         made["requests"] = np.bincount(clusters.of_request, minlength=clusters.n) * 1.0
         if pages.said is None:
             return {name: column for name, column in made.items() if "clicks" not in name}
-        price = (log["cpc_micros"] / MICROS * is_clicked)[:, None]
-        gradient = {"": pages.gradient(np.ones(price.shape), price)}
-        return self.uncertainty(n_requests).widened({"": made}, gradient, clusters)[""]
+        price = (log["cpc_micros"] / MICROS * (charging == "click"))[:, None]
+        unsure = self.uncertainty(n_requests)
+        kept = unsure.kept(block_of(log), log["ad"][:, None], pages, price)
+        return unsure.widened({"": made}, {"": kept.flat}, clusters)[""]
 
     def evaluator(self, baseline: Arm, exposed: NDArray[np.bool_]) -> LogEvaluator:
         return LogEvaluator(self.platform, self._truth, self.replay, self.world.n_ads)

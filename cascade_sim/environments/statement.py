@@ -24,6 +24,7 @@ HELD_FIXED = (
 )
 REPLAYED_BUDGETS = "the logged budgets: an exhausted one is in no later auction of its day"
 FELT_BUDGETS = "budgets: implicit in the logged auctions; none is exhausted earlier or later"
+SAME_EXPOSURE = "which slots of a request are seen, whatever ad stands there"
 NO_BUDGETS = "Budgets were not replayed: the log has none, or is told to ignore them."
 QUALITY_GROUPS, QUALITY_RESAMPLES = 128, 200
 ENOUGH_ALIKE = 0.99  # of the pages: below, a replay is called another system than the logged one
@@ -79,6 +80,7 @@ def log_statement(
         "starts": about.starts,
         "currency": about.currency,
         "charging": about.charging,
+        **({"has_exposure": True} if clicks.exposure is not None else {}),
         "level": about.level,
         "says": list(supported_queries(store, None if about.is_randomised else replayed)),
         **({} if reproduced is None else {"reproduced": reproduced.as_json()}),
@@ -97,7 +99,9 @@ def log_statement(
 
 def held_fixed(facts: dict[str, Any]) -> tuple[str, ...]:
     """What is the same on both sides of an answer."""
-    return (*HELD_FIXED, FELT_BUDGETS if facts["budgets"] is None else REPLAYED_BUDGETS)
+    is_seen = facts["charging"] == "impression" and "has_exposure" in facts
+    held = (*HELD_FIXED, *([SAME_EXPOSURE] if is_seen else []))
+    return (*held, FELT_BUDGETS if facts["budgets"] is None else REPLAYED_BUDGETS)
 
 
 def budget_notes(facts: dict[str, Any], current: str, others: Mapping[str, str]) -> list[str]:

@@ -105,7 +105,7 @@ def _sides(
         for key, side in (("variant", variant), ("current", current))
         if side[0].uncertain is not None
     }
-    tables = session.evaluation.uncertainty.widened(tables, sums, units)
+    tables = session.evaluation.uncertainty.widened(tables, sums, units, "current")
     return (tables["variant"], tables["current"]), 1.0, None
 
 

@@ -313,7 +313,7 @@ class _Export:
         made: dict[str, Any] = {
             "name": f"{self.opened.scenario.name}-{self.arm.name}",
             "zone": "UTC",
-            "charging": "click",
+            "charging": spec.auction.charging,
             "pre_score": self.pre_score,
             "requests": {
                 "files": "requests.parquet",

@@ -22,7 +22,7 @@ from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.foundation.limits import MAX_ESTIMATED
 from cascade_sim.logs.replay.replay import Replay
 from cascade_sim.logs.store.answers import Known
-from cascade_sim.logs.store.format import RANKED, RETRIEVED
+from cascade_sim.logs.store.format import RANKED, RETRIEVED, charged
 from cascade_sim.ope.estimates import Evidence
 from cascade_sim.ope.log import LoggedRequests, SlateLog, baseline_spec
 from cascade_sim.ope.slates import SlateList, log_odds, log_propensities, page_values
@@ -57,7 +57,12 @@ def market_log(sim: Simulation, arm: Arm) -> SlateLog:
         block = sim.arrivals.block("evaluate", index, n)
         ids = _in_ranking_order(sim, replay, block, arm)
         wanted = {"slot": -1, "propensity": np.nan, "price_micros": 0, "click": 0}
-        slot, propensity, price, click = replay.several(block.requests, ids, wanted)
+        if replay.has("exposed"):
+            wanted["exposed"] = -1
+        known = dict(zip(wanted, replay.several(block.requests, ids, wanted), strict=True))
+        slot, propensity, price, click = (
+            known[name] for name in ("slot", "propensity", "price_micros", "click")
+        )
         deepest = max(deepest, int(np.flatnonzero((slot >= 0).any(axis=0)).max(initial=0)) + 1)
         scores = score(block, ids, arm.last, arm, sim.platform)
         places = np.full((len(block), slots), -1, np.int64)
@@ -69,7 +74,7 @@ def market_log(sim: Simulation, arm: Arm) -> SlateLog:
         chance[at] = propensity[row, column]
         shown["clicks"][at] = np.maximum(click[row, column], 0)
         paid = np.maximum(price[row, column], 0) / MICROS
-        shown["revenue"][at] = paid * (shown["clicks"][at] if arm.charging == "click" else 1.0)
+        shown["revenue"][at] = paid * charged(arm.charging, known)[row, column]
         kept = np.isfinite(chance).all(axis=1) & (chance > 0).all(axis=1)
         parts.append(
             {

@@ -24,7 +24,7 @@ from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.foundation.limits import MAX_ESTIMATED
 from cascade_sim.logs.store.answers import Known
-from cascade_sim.logs.store.format import About
+from cascade_sim.logs.store.format import About, charged
 from cascade_sim.logs.store.store import LogStore
 from cascade_sim.ope.estimates import Evidence
 from cascade_sim.ope.study import answer_of
@@ -87,7 +87,7 @@ def drawn_pages(store: LogStore, seed: int) -> DrawnPages:
     if not known:
         raise UserError(f"{store.about.name}: neither clicks nor prices were logged, so no reward is known")
     parts: dict[str, list[NDArray[Any]]] = {}
-    wanted = ("ad", "slot", "price_micros", "click", "propensity")
+    wanted = ("ad", "price_micros", "propensity", *store.about.charged_by)
     for start, stop, columns in store.blocks(wanted):
         sizes = np.diff(store.first[start : stop + 1])
         row = np.repeat(np.arange(start, stop), sizes)
@@ -102,8 +102,7 @@ def drawn_pages(store: LogStore, seed: int) -> DrawnPages:
     if "clicks" in known:
         is_whole &= table["click"] >= 0
     if "revenue" in known:  # without a click nothing is paid, whatever the price
-        is_paid = (table["click"] == 1) if store.about.charging == "click" else np.ones(len(order), bool)
-        is_whole &= (table["price_micros"] >= 0) | ~is_paid
+        is_whole &= (table["price_micros"] >= 0) | ~charged(store.about.charging, table)
     broken = np.unique(table["row"][~is_whole])
     table = {name: values[~np.isin(table["row"], broken)] for name, values in table.items()}
     rows, first, counts = np.unique(table["row"], return_index=True, return_counts=True)
@@ -119,7 +118,7 @@ def drawn_pages(store: LogStore, seed: int) -> DrawnPages:
 
     clicks = (table["click"] == 1).astype(np.float64)
     paid = np.maximum(table["price_micros"], 0) / MICROS
-    reward = {"clicks": clicks, "revenue": paid * (clicks if store.about.charging == "click" else 1.0)}
+    reward = {"clicks": clicks, "revenue": paid * charged(store.about.charging, table)}
     users = store.requests["user"][rows].astype(np.int64)
     return DrawnPages(
         ad=paged(table["ad"].astype(np.int64), -1),

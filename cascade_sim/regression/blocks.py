@@ -99,7 +99,7 @@ def evaluation_blocks(evaluation: "Evaluation", market: Mapping[str, Any] | None
     n, groups = evaluation.n_requests, n_groups(min(evaluation.n_requests, evaluation.n_rows))
     # Group floor(i G / n) of request i: a row is a few requests in a row, of which there are n or k G.
     group = np.arange(evaluation.n_rows, dtype=np.int64) * groups // evaluation.n_rows
-    plain = {name: tally.joined("columns") for name, tally in evaluation.tallies.items()}
+    plain = evaluation.controlled()
     # A fitted world is the same on both sides of a check: its uncertainty is no reason for revenue to differ.
     arms, resampled = {}, plain if evaluation.uncertainty.is_common else evaluation.resampled()
     for name in evaluation.arms:

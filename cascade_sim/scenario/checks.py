@@ -599,7 +599,7 @@ def _auction_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     if arm.auction.increment and pricing in NO_INCREMENT:
         text = f"pricing {pricing} does not look at the next score; use increment 0, or gsp or soft_floor"
         yield [(("auction", "increment"), text), (("auction", "pricing"), text)]
-    if arm.auction.charging == "impression":
+    if arm.auction.charging != "click":
         for section in ("market", "off_policy"):
             if getattr(scenario, section) is not None:
                 text = f"{section} charges clicks; use charging: click, or remove {section}"

@@ -668,10 +668,11 @@ class Auction(Section):
     score_floor: float = Field(
         default=0.0, ge=0, le=1e9, description="Least rank score; ads below it are out."
     )
-    charging: Literal["click", "impression"] = Field(
+    charging: Literal["click", "impression", "slot"] = Field(
         default="click",
-        description="What an advertiser pays for. With impression, bids, reserves and prices are per "
-        "impression, and ads are ordered by the bid alone.",
+        description="What an advertiser pays for: a click, an ad that is exposed, or a slot that is won, "
+        "seen or not. But for click, bids, reserves and prices are per impression, and ads are ordered by "
+        "the bid alone. What was exposed, a log tells (exposed); elsewhere all that is shown is.",
     )
     logged_reserves: bool = Field(
         default=False,

@@ -255,10 +255,25 @@ class ArmEvaluation:
 
         They have in them how uncertain a click model, or a fitted response, is.
         """
-        tables = {name: tally.joined("columns") for name, tally in self.tallies.items()}
+        return self.uncertainty.widened(self._tables, self._kept, self.clusters, self.reference)
+
+    @property
+    def reference(self) -> str:
+        """The arm that lifts are over."""
+        return self.baseline.name
+
+    def controlled(self) -> dict[str, dict[str, np.ndarray]]:
+        """The columns of every arm; of a log, with its click model as control variate of lifts."""
+        return self.uncertainty.controlled(self._tables, self._kept, self.clusters, self.reference)
+
+    @property
+    def _tables(self) -> dict[str, dict[str, np.ndarray]]:
+        return {name: tally.joined("columns") for name, tally in self.tallies.items()}
+
+    @property
+    def _kept(self) -> dict[str, np.ndarray]:
         kept = {name: tally.vectors.get(UNCERTAINTY) for name, tally in self.tallies.items()}
-        sums = {name: sum_ for name, sum_ in kept.items() if sum_ is not None}
-        return self.uncertainty.widened(tables, sums, self.clusters)
+        return {name: sums for name, sums in kept.items() if sums is not None}
 
     def measured(self, current: str) -> Measured:
         """What a statement speaks of; `current` is the arm as it was deployed."""

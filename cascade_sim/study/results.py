@@ -160,9 +160,9 @@ def ratio_sample(
     evaluation: ArmEvaluation, resamples: int, seed: int, metrics: Mapping[str, Metric] = ARM_MEASURES
 ) -> RatioSample:
     """The metrics that are ratios of sums over requests, of every arm, on the data and on resamples."""
-    plain = {name: tally.joined("columns") for name, tally in evaluation.tallies.items()}
     parts = ratio_parts(metrics.values())
-    return RatioSample.of(evaluation.resampled(), parts, resamples, seed).with_data(plain, parts)
+    drawn = RatioSample.of(evaluation.resampled(), parts, resamples, seed)
+    return drawn.with_data(evaluation.controlled(), parts)
 
 
 def vector_samples(evaluation: ArmEvaluation, resamples: int, seed: int) -> list[FunctionSample]:

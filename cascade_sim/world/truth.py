@@ -99,6 +99,10 @@ class GroundTruth:
         true_ctr = find()
         return true_ctr, click_probability(true_ctr, slot_effects, win_set >= 0), None
 
+    def exposed(self, block, slots: int) -> np.ndarray | None:
+        """Chances that slots are seen, as impressions are charged by; None: all that is shown.  [R, slots]"""
+        return None
+
     def cvr(self, block, ids: np.ndarray) -> np.ndarray:
         """True conversion rate after a click; 0 for padding.  [R, m] float64"""
         conversion = self._spec.conversion

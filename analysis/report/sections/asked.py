@@ -6,7 +6,7 @@ A scenario that asks nothing of its own is about its arms, and begins with which
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import reference_arms
@@ -42,9 +42,9 @@ from cascade_sim.analysis.report.readings import (
     drift_arms,
     has_budget,
     learning_arms,
-    log_caveat,
     market_arms,
     market_baseline,
+    no_evidence,
     ordered_targets,
     parameter_text,
     targets_of,
@@ -105,7 +105,9 @@ def asked_section(metrics: Mapping[str, Any]) -> Section | None:
 
 def asked_answers(metrics: Mapping[str, Any]) -> list[Answer]:
     """The answers of a study that asks something of its own, in the order of their kinds."""
-    return [answer for kind in asked_kinds(metrics) if (answer := QUESTIONS[kind](metrics)) is not None]
+    found = [answer for kind in asked_kinds(metrics) if (answer := QUESTIONS[kind](metrics)) is not None]
+    headline = no_evidence(metrics)
+    return [replace(answer, headline=headline) for answer in found] if headline else found
 
 
 def asked_kinds(metrics: Mapping[str, Any]) -> list[str]:
@@ -161,7 +163,7 @@ def _held_against(answer: Mapping[str, Any]) -> str:
 
 def what_if_headline(answer: Mapping[str, Any]) -> str:
     """The best setting and what it brings: `Reserve 0.6: +9.7 % [+9.1, +10.2] revenue per request.`"""
-    return f"{log_caveat(answer)}{_what_if_claim(answer)}"
+    return no_evidence(answer) or _what_if_claim(answer)
 
 
 def _what_if_claim(answer: Mapping[str, Any]) -> str:

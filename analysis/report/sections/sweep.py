@@ -21,7 +21,7 @@ from cascade_sim.analysis.report.guardrails import (
     point_changes,
     worse_clause,
 )
-from cascade_sim.analysis.report.readings import log_caveat
+from cascade_sim.analysis.report.readings import no_evidence
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, toned
 from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, estimate, lift_of, percent_text
@@ -158,8 +158,8 @@ BY_ESTIMATES = (
 
 
 def sweep_headline(findings: Mapping[str, Any], x: str, y: str) -> str:
-    """The best cells, after what the log does not bear out."""
-    return f"{log_caveat(findings)}{_best_cells(findings, x, y)}"
+    """The best cells; of a log that its rule does not reproduce, nothing but that."""
+    return no_evidence(findings) or _best_cells(findings, x, y)
 
 
 def _best_cells(findings: Mapping[str, Any], x: str, y: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cascade_sim.commands.options import PATH, out_option, quiet_option
+from cascade_sim.commands.options import PATH, accept_option, out_option, quiet_option
 from cascade_sim.foundation.terminal import echo
 
 
@@ -28,6 +28,7 @@ from cascade_sim.foundation.terminal import echo
 )  # fmt: skip
 @out_option("The scenario to write.", "FILE", required=True)
 @quiet_option
+@accept_option
 def command(
     log: Path, parametric: bool, share: float, seed: int, replicates: int | None, out: Path, quiet: bool
 ) -> None:

@@ -87,8 +87,8 @@ class LogEvaluator:
         pages = result.observed
         assert pages is not None
         is_clicked = arm.charging == "click"
-        charged = result.expected_clicks if is_clicked else shown.astype(np.float64)
-        is_known = pages.is_observed if is_clicked else np.ones_like(shown)
+        charged = result.charged
+        is_known = pages.is_observed if is_clicked else (charged == 0) | (charged == 1)
         columns = {
             "requests": np.ones(len(block)),
             "impressions": money.over_slots(shown.astype(np.float64)),
@@ -104,6 +104,8 @@ class LogEvaluator:
             "clicks": money.over_slots(result.clicks.astype(np.float64)),
             "expected_clicks": money.over_slots(result.expected_clicks),
             "observed_clicks": money.over_slots(np.where(pages.is_observed, result.expected_clicks, 0.0)),
+            "control_clicks": money.over_slots(pages.beyond),
+            "control_revenue": money.slot_sum(price, pages.beyond * is_clicked, shown),
         }
         return columns | (self._prices(block, arm, decision, result) if is_clicked else {})
 

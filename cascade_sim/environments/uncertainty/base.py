@@ -30,5 +30,16 @@ class NoUncertainty:
     ) -> dict[str, np.ndarray]:
         return {}
 
-    def widened(self, tables: Tables, sums: Mapping[str, np.ndarray], clusters: Clusters | None) -> Tables:
+    def controlled(
+        self, tables: Tables, sums: Mapping[str, np.ndarray], clusters: Clusters | None, baseline: str
+    ) -> Tables:
+        return tables
+
+    def widened(
+        self,
+        tables: Tables,
+        sums: Mapping[str, np.ndarray],
+        clusters: Clusters | None,
+        baseline: str | None = None,
+    ) -> Tables:
         return tables

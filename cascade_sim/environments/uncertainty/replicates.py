@@ -92,7 +92,7 @@ class ReplicateUncertainty:
         return {UNCERTAINTY: replicate_sums(self.fitted, requests, columns, moved, self.n_requests)}
 
     def page_sums(
-        self, log: Log, ctr: Floats, expected: Floats, charging: str, names: list[str]
+        self, log: Log, ctr: Floats, expected: Floats, charged: Floats, charging: str, names: list[str]
     ) -> Floats | None:
         """The same of pages that were logged, with the CTRs and expected clicks of their impressions [n].
 
@@ -107,18 +107,29 @@ class ReplicateUncertainty:
         for start in range(0, len(ctr), AT_ONCE):
             some = slice(start, start + AT_ONCE)
             part = {name: values[some] for name, values in log.items()}
-            sums += self._impressions(part, ctr[some], expected[some], charging)
+            sums += self._impressions(part, ctr[some], expected[some], charged[some], charging)
         return sums
 
-    def _impressions(self, log: Log, ctr: Floats, expected: Floats, charging: str) -> Floats:
+    def _impressions(self, log: Log, ctr: Floats, expected: Floats, charged: Floats, charging: str) -> Floats:
         """Of these impressions; the requests are counted elsewhere.  [K, columns by name]"""
         ads, slots, price = (log[name][:, None] for name in ("ad", "slot", "cpc_micros"))
         page = Page.at(self.fitted, log["request"], ads, slots, ctr[:, None], expected[:, None])
         moved = page.moved(price / MICROS, price / MICROS, charging)
-        columns = {**impressions(log, expected, charging == "click"), "requests": np.zeros(len(ctr))}
+        columns = {**impressions(log, expected, charged), "requests": np.zeros(len(ctr))}
         return replicate_sums(self.fitted, log["request"], columns, moved, self.n_requests)
 
-    def widened(self, tables: Tables, sums: Mapping[str, np.ndarray], clusters: Clusters | None) -> Tables:
+    def controlled(
+        self, tables: Tables, sums: Mapping[str, np.ndarray], clusters: Clusters | None, baseline: str
+    ) -> Tables:
+        return tables
+
+    def widened(
+        self,
+        tables: Tables,
+        sums: Mapping[str, np.ndarray],
+        clusters: Clusters | None,
+        baseline: str | None = None,
+    ) -> Tables:
         return with_replicates(tables, sums, self.fitted.response)
 
 

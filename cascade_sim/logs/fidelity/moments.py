@@ -15,6 +15,7 @@ import numpy as np
 from cascade_sim.analysis.statistics.bootstrap import resample_counts
 from cascade_sim.analysis.statistics.estimates import finite
 from cascade_sim.logs.fidelity.sample import Sample
+from cascade_sim.logs.store.format import CHARGED_BY, charged
 
 RESAMPLES = 200
 TAIL = 0.05  # share of bids that the tail index looks at
@@ -234,7 +235,8 @@ def price_to_bid(sample: Sample, weight: np.ndarray) -> float:
 
 def revenue_per_request(sample: Sample, weight: np.ndarray) -> float:
     at, w = _priced(sample, weight)
-    is_paid = sample.candidates["click"][at] == 1 if sample.charging == "click" else np.ones(len(at))
+    by = {name: sample.candidates[name][at] for name in CHARGED_BY if sample.has(name)}
+    is_paid = charged(sample.charging, by)
     return float(np.sum(w * is_paid * sample.candidates["price_micros"][at]) / MICROS / weight.sum())
 
 

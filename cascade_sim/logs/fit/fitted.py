@@ -339,7 +339,8 @@ def sampled_store(sim: Any, folder: Path, requests: int, arm: str | None = None)
 def _block_columns(
     sim: Any, replay: ResampledReplay, block: Any, arm: Any
 ) -> dict[str, dict[str, np.ndarray]]:
-    from cascade_sim.cascade.outcome import conversion_delays
+    from cascade_sim.agents.users import happens
+    from cascade_sim.cascade.outcome import conversion_delays, exposure_draws
 
     log = replay.store
     decision = sim.serve(block, arm)
@@ -363,6 +364,11 @@ def _block_columns(
     columns["price_micros"][row, at] = decision.cpc_micros[row, slot]
     columns["click"][row, at] = happened.clicks[row, slot]
     columns["conversion"][row, at] = happened.conversions[row, slot]
+    if log.has("exposed"):
+        columns["exposed"] = np.full(ids.shape, -1, np.int8)
+        chance = sim.environment.seen(block, won.shape[1], "impression")
+        is_seen = happens(chance, exposure_draws(block, won.shape[1], sim.seed))
+        columns["exposed"][row, at] = (is_seen | happened.clicks)[row, slot]
     if log.has("conversion_delay") and sim.delays is not None:
         delay = np.full(ids.shape, np.nan, np.float32)
         bought = happened.conversions[row, slot]

@@ -60,8 +60,9 @@ from cascade_sim.storage.columns import FINITE
 from cascade_sim.storage.files import storage_errors
 
 PREDICTIONS = ("pctr", "pcvr", "pre_score")
-OUTCOMES = ("slot", "price_micros", "click", "conversion", "conversion_delay", "propensity")
-NOT_SHOWN = {"slot": -1, "price_micros": -1, "click": -1, "conversion": -1}
+OUTCOMES = ("slot", "price_micros", "click", "conversion", "exposed", "conversion_delay", "propensity")
+NOT_SHOWN = {"slot": -1, "price_micros": -1, "click": -1, "conversion": -1}  # in every log
+UNKNOWN = {**NOT_SHOWN, "exposed": -1}
 NEAR, ENOUGH_NEAR = 1.1, 20  # bids up to so many times their reserve; fewer of them may be chance
 FAR = 100.0  # times: between two files' bids, or prices and bids, such a ratio is one of units
 Readers = MappingOf[str, Reader]
@@ -370,10 +371,12 @@ class _Import:
                 slot = rows.whole("slot", -1, MAX_SLOTS, "slot_outside_page", is_needed=False) - base
                 is_shown = slot >= 0
             values["slot"] = np.where(is_shown, slot, -1).astype(np.int16)
-            for name in ("click", "conversion"):
+            for name in ("exposed", "click", "conversion"):
                 if rows.has(name):
                     flags = rows.flags(name)
-                    rows.fault("click_without_display", ~is_shown & (flags == 1), name)
+                    is_hidden = values["exposed"] == 0 if "exposed" in values else np.zeros(len(rows), bool)
+                    rows.fault("click_without_display", (~is_shown | is_hidden) & (flags == 1), name)
+                    flags = np.where(is_hidden, 0, flags)  # nobody clicks what nobody sees
                     values[name] = np.where(is_shown, flags, -1).astype(np.int8)
             if "click" in values and "conversion" in values:
                 without = (values["conversion"] == 1) & (values["click"] == 0)
@@ -497,7 +500,7 @@ class _Import:
         for name in rows.dtype.names or ():
             if name in ("request", "ad"):
                 continue
-            empty = NOT_SHOWN.get(name, 0 if name.endswith(".source") else np.nan)
+            empty = UNKNOWN.get(name, 0 if name.endswith(".source") else np.nan)
             if name not in columns:
                 columns[name] = np.full(len(key), empty, rows.dtype[name])
             columns[name][at] = rows[name]
@@ -600,7 +603,7 @@ class _Import:
         }
         for name in self._optional():
             if name not in written:
-                written[name] = np.full(len(bid), np.nan)
+                written[name] = np.full(len(bid), UNKNOWN.get(name, np.nan))
         writer.append("candidates", written)
 
     def _tell_reserve(self, request: NDArray[np.int64], bid: NDArray[np.float64]) -> None:
@@ -635,6 +638,8 @@ class _Import:
         names = []
         if outcomes is not None and "conversion_delay" in outcomes.columns:
             names.append("conversion_delay")
+        if outcomes is not None and "exposed" in outcomes.columns:
+            names.append("exposed")
         if drawn is not None or (outcomes is not None and "propensity" in outcomes.columns):
             names.append("propensity")
         return names

@@ -49,7 +49,8 @@ TABLES: dict[str, dict[str, bool]] = {
     },
     "outcomes": {
         **dict.fromkeys(("request", "ad", "slot"), True),
-        **dict.fromkeys(("shown", "price", "click", "conversion", "conversion_delay", "propensity"), False),
+        **dict.fromkeys(("shown", "exposed", "price", "click", "conversion"), False),
+        **dict.fromkeys(("conversion_delay", "propensity"), False),
         # where there are no candidates but the shown ads
         **dict.fromkeys(("advertiser", "bid", "init_bid", "pctr", "pcvr"), False),
     },
@@ -312,8 +313,8 @@ class _Reader:
     def fused(self, tables: Dict[str, TableSpec], charging: str) -> None:
         """Whether a rule can look at a pCVR."""
         path: KeyPath = ("rule", "pcvr")
-        if charging == "impression":
-            self.problem(path, "bids per impression are ordered as they are; remove it")
+        if charging != "click":
+            self.problem(path, f"bids per {charging} are ordered as they are; remove it")
         if not any("pcvr" in tables[name].columns for name in ("candidates", "outcomes") if name in tables):
             self.problem(path, "scores have a pCVR in them, which is not mapped: add `pcvr` to candidates")
 

@@ -102,7 +102,7 @@ def summary(imported: Imported, out: str | Path, replayed: float | None = None) 
         f"{about.name}: {counts.requests:,} requests, {counts.candidates:,} candidates, "
         f"{counts.shown:,} shown, {counts.clicks:,} clicks",
         f"{counts.ads:,} ads of {counts.advertisers:,} advertisers",
-        f"from {about.starts} ({about.zone}), charged per {about.charging}",
+        f"from {about.starts} ({about.zone}), charged per {about.charged_per}",
         *supported_queries(imported.store, replayed),
     ]
     if left_out["requests"] or left_out["candidates"]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.foundation.compilation import kernel
+from cascade_sim.logs.store.format import charged
 from cascade_sim.logs.store.store import LogStore
 
 EVERY_DAY = -1
@@ -75,12 +76,11 @@ class LoggedSpending:
         left = np.stack([self._budgets.of_day(day, ENDLESS) for day in range(n_days)])
         # The last request that each advertiser of a day had money for: [days, advertisers]
         self._last = np.where(left > 0, store.n_requests, -1)
-        is_clicked = store.about.charging == "click"
-        for start, stop, part in store.blocks(("ad", "slot", "price_micros", "click")):
+        about = store.about
+        for start, stop, part in store.blocks(("ad", "price_micros", *about.charged_by)):
             counts = np.diff(store.first[start : stop + 1])
             row = np.repeat(np.arange(start, stop), counts)
-            paid = (part["slot"] >= 0) & (part["price_micros"] > 0)
-            paid &= (part["click"] == 1) | (not is_clicked)
+            paid = charged(about.charging, part) & (part["price_micros"] > 0)
             owner = self._owner[part["ad"][paid]]
             _spend(row[paid], owner, part["price_micros"][paid], self._day, left, self._last)
         self._n_requests = store.n_requests

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
+from cascade_sim.logs.replay.exposure import Exposure
 from cascade_sim.logs.replay.replay import LoggedWorld, Replay, _find, _padded, _taken
 from cascade_sim.logs.store.format import LONGEST, MAX_SLOTS
 from cascade_sim.logs.store.store import LogStore
@@ -363,6 +364,15 @@ class FittedTruth(GroundTruth):
     def ctr_without_noise(self, block: Any, ids: np.ndarray) -> NDArray[np.float64]:
         """The same: the response knows nothing that features do not show."""
         return self.ctr(block, ids)
+
+    @cached_property
+    def _exposure(self) -> Exposure | None:
+        return Exposure(self._replay.store) if self._replay.has("exposed") else None
+
+    def exposed(self, block: Any, slots: int) -> NDArray[np.float64] | None:
+        """As the log has it of the request that stands for this one."""
+        known = self._exposure
+        return None if known is None else known.chances(self._replay.rows(block.requests), slots)
 
     def cvr(self, block: Any, ids: np.ndarray) -> NDArray[np.float64]:
         """Conversions after a click, by ad; 0 for padding.  [R, m]"""

@@ -202,7 +202,7 @@ class ClickModel:
 
     def calibration(self, store: LogStore) -> dict[str, Any]:
         """Observed against predicted clicks by slot, segment, placement and tenth of the pCTR."""
-        expected, variance = self._predicted()
+        expected, variance = self.predicted_impressions()
         part = self.impressions
         row = part["row"]
         kinds: dict[str, tuple[NDArray[Any], Any]] = {"slot": (part["slot"], lambda code: str(code + 1))}
@@ -218,7 +218,8 @@ class ClickModel:
             rows += _calibrated(kind, codes, name, part["click"], expected, variance)
         return {"rows": rows, "off": _off(rows)}
 
-    def _predicted(self) -> tuple[Floats, Floats]:
+    def predicted_impressions(self) -> tuple[Floats, Floats]:
+        """P(click) of the impressions, by models that did not see them, and its variance."""
         expected = []
         for part in _parts(self.impressions):
             asked = self.asked(part, part["row"])
@@ -237,7 +238,18 @@ def fit_click_model(store: LogStore, seed: int) -> ClickModel | None:
     shared = _shared_logits(store) if terms.has_pctr else None
     if shared is not None:
         part["shared"] = shared[part["row"]]
-    wanted = {"row", "slot", "click", "pctr", "shared", *terms.of_candidates, *terms.of_requests}
+    wanted = {
+        "row",
+        "slot",
+        "click",
+        "ad",
+        "price_micros",
+        "bid",
+        "pctr",
+        "shared",
+        *terms.of_candidates,
+        *terms.of_requests,
+    }
     wanted |= {
         f"{SCORE}{name}" for name in store.about.scores
     }  # compared with the clicks, if not learned from
@@ -272,7 +284,7 @@ def _folds(store: LogStore, seed: int) -> tuple[NDArray[np.int8], str]:
 def _impressions(store: LogStore, seed: int) -> dict[str, NDArray[Any]]:
     """Flat columns of the shown ads whose clicks are known."""
     about = store.about
-    names = [name for name in ("pctr", "bid") if about.has(name)]
+    names = [name for name in ("pctr", "bid", "ad", "price_micros") if about.has(name)]
     names += [f"{SCORE}{name}" for name in about.scores]
     share = min(1.0, MAX_IMPRESSIONS / max(about.counts.shown, 1))
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("row", "slot", "click", *names)}

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.foundation.errors import UserError
+from cascade_sim.logs.replay.exposure import Exposure
 from cascade_sim.logs.replay.imputation import Asked, ClickModel, Floats, fit_click_model
+from cascade_sim.logs.replay.misfit import Misfit
 from cascade_sim.logs.replay.replay import Replay
 
 
@@ -28,14 +30,37 @@ class PageClicks:
     is_logged: NDArray[np.bool_]  # the same ad stood in the same slot
     place: NDArray[np.int64]  # of the ads among the logged candidates, as `Replay.places` has it
     slot: NDArray[np.integer[Any]]  # in which they stand here
+    row: NDArray[np.int64]  # [R] the log's own numbers of the requests
     said: _Said | None = None  # None where the log has too few clicks for a model
 
-    def gradient(self, *weights: Floats) -> Floats:
+    @property
+    def is_kept(self) -> NDArray[np.bool_]:
+        """Where a logged click stands."""
+        return self.is_observed & self.is_logged
+
+    @cached_property
+    def modelled(self) -> Floats:
+        """What the model, which did not see it, expects of each logged click; 0 elsewhere.  [R, k]"""
+        found = np.zeros(self.expected.shape)
+        kept = self.is_kept
+        if self.said is not None:
+            found[kept] = self.said.clicks(self.place[kept], self.row[np.nonzero(kept)[0]], self.slot[kept])
+        return found
+
+    @property
+    def beyond(self) -> Floats:
+        """By how much the model expects more clicks than were logged; 0 where none was looked at.  [R, k]"""
+        if self.said is None:
+            return np.zeros(self.expected.shape)
+        return np.where(self.is_kept, self.modelled - self.expected, 0.0)
+
+    def gradient(self, of: NDArray[np.bool_], *weights: Floats) -> Floats:
         """Of weighted sums of modelled clicks by each fold's coefficients.  [R, k] each -> [FOLDS, p, n]"""
         assert self.said is not None
-        is_modelled = ~self.is_observed
-        wanted = np.stack([weight[is_modelled] for weight in weights], axis=1)
-        return self.said.gradient(self.place[is_modelled], self.slot[is_modelled], wanted)
+        if of is not None and (of & self.is_kept).any():
+            self.modelled  # noqa: B018 - asks about those
+        wanted = np.stack([weight[of] for weight in weights], axis=1)
+        return self.said.gradient(self.place[of], self.slot[of], wanted)
 
 
 class _Said:
@@ -99,6 +124,31 @@ class ObservedClicks:
         """Fitted when first asked for; None where the log has too few clicks for one."""
         return fit_click_model(self._replay.store, self._seed)
 
+    @cached_property
+    def misfit(self) -> Misfit | None:
+        """How far off the click model may be; None without one."""
+        return None if self.model is None else Misfit(self.model, self._replay.store.n_requests)
+
+    def by_group(self, block: Any, ads: np.ndarray, pages: PageClicks, *weights: Floats) -> Floats:
+        """Weighted sums of what the model expects of logged clicks, by group of the misfit.  [groups, n]"""
+        misfit, kept = self.misfit, pages.is_kept
+        assert misfit is not None
+        found = self._replay.at(block.requests, pages.place, dict.fromkeys(misfit.columns, 0))
+        columns = {name: values[kept] for name, values in zip(misfit.columns, found, strict=True)}
+        wanted = np.stack([(weight * pages.modelled)[kept] for weight in weights], axis=1)
+        row = pages.row[np.nonzero(kept)[0]]
+        return misfit.sums(ads[kept], pages.slot[kept], row, columns, wanted)
+
+    @cached_property
+    def exposure(self) -> Exposure | None:
+        """Where the log tells what was exposed."""
+        return Exposure(self._replay.store) if self._replay.has("exposed") else None
+
+    def exposed(self, block: Any, slots: int) -> Floats | None:
+        """As `GroundTruth.exposed`."""
+        known = self.exposure
+        return None if known is None else known.chances(self._replay.rows(block.requests), slots)
+
     @property
     def has_clicks(self) -> bool:
         """Whether anything can be said of clicks."""
@@ -133,7 +183,9 @@ class ObservedClicks:
         said = self._said(block, wanted)
         if said is not None:
             expected[wanted] = said.clicks(place[wanted], self._rows(block, wanted), slot[wanted])
-        return PageClicks(expected, is_observed, is_logged, place, slot, said)
+        return PageClicks(
+            expected, is_observed, is_logged, place, slot, self._replay.rows(block.requests), said
+        )
 
     def on_page(
         self, block: Any, win_set: np.ndarray, slot_effects: np.ndarray, find: Callable[[], np.ndarray]

@@ -23,18 +23,21 @@ class Known:
     shown: int
     priced: int
     outcomes: int  # clicked or not
+    exposures: int  # seen or not
 
     @classmethod
     @lru_cache(maxsize=2)
     def of(cls, store: LogStore) -> Known:
         """All of the log is read, once for all answers from it."""
-        shown = priced = outcomes = 0
-        for _, _, columns in store.blocks(("slot", "price_micros", "click")):
+        shown = priced = outcomes = exposures = 0
+        for _, _, columns in store.blocks(("price_micros", *store.about.charged_by)):
             is_shown = columns["slot"] >= 0
             shown += int(np.count_nonzero(is_shown))
             priced += int(np.count_nonzero(is_shown & (columns["price_micros"] >= 0)))
             outcomes += int(np.count_nonzero(is_shown & (columns["click"] >= 0)))
-        return cls(shown, priced, outcomes)
+            if "exposed" in columns:
+                exposures += int(np.count_nonzero(is_shown & (columns["exposed"] >= 0)))
+        return cls(shown, priced, outcomes, exposures)
 
     def rewards(self, about: About) -> tuple[str, ...]:
         """What a page is known to have brought: clicks, revenue."""
@@ -74,7 +77,7 @@ def supported_queries(store: LogStore, replayed: float | None = None) -> tuple[s
 
 def _observed(known: Known) -> str:
     parts = ["shown"]
-    for word, n in (("clicked", known.outcomes), ("paid", known.priced)):
+    for word, n in (("exposed", known.exposures), ("clicked", known.outcomes), ("paid", known.priced)):
         part = "" if n == known.shown else f" (known of {100 * n / known.shown:.3g} % of the shown ads)"
         parts += [f"{word}{part}"] if n else []
     return f"what was {_joined(parts)}"

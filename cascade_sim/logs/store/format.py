@@ -24,7 +24,7 @@ MICROS = 1_000_000  # of a unit of money
 OTHER_NAMES = {"second": "gsp", "second_price": "gsp", "first_price": "first"}  # of pricing rules
 MAX_SQUASHING = 2.0  # as the scenario's auction has it
 
-CHARGING = ("click", "impression")  # what an advertiser pays for
+CHARGING = ("click", "impression", "slot")  # what is paid for: a click, an exposed ad, a slot that was won
 PRE_SCORES = ("prediction", "score")
 RULE_NUMBERS = ("squashing", "pcvr", "reserve_cpc", "score_floor", "rounding", "increment", "soft_floor")
 MAX_ROWS = 1 << 40
@@ -104,6 +104,12 @@ CANDIDATES: dict[str, Column] = {
     ),
     "click": Column(("<i1",), "1 or 0, -1 unknown or not shown", **_FLAG),
     "conversion": Column(("<i1",), "1 or 0, -1 unknown or not shown", **_FLAG),
+    "exposed": Column(
+        ("<i1",),
+        "whether the reader saw the slot that was won: 1 or 0, -1 unknown or not shown",
+        is_optional=True,
+        **_FLAG,
+    ),
     "conversion_delay": Column(
         ("<f4",),
         "seconds from click to conversion, NaN unknown",
@@ -185,6 +191,19 @@ LEVELS: dict[str, Level] = {
     ),
 }
 NOT_RANDOMISED = "off-policy estimates: no propensities were logged"
+
+
+CHARGED_BY = ("slot", "click", "exposed")  # the columns that say who was charged, where there are
+
+
+def charged(charging: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Which candidates were charged, by the columns CHARGED_BY: what is not known to be hidden was seen."""
+    is_charged: np.ndarray = columns["slot"] >= 0
+    if charging == "click":
+        is_charged = is_charged & (columns["click"] == 1)
+    elif charging == "impression" and "exposed" in columns:
+        is_charged = is_charged & (columns["exposed"] != 0)
+    return is_charged
 
 
 @dataclass(frozen=True)
@@ -285,6 +304,17 @@ class About:
     def has(self, *names: str, table: str = "candidates") -> bool:
         """Whether the log has all of these columns."""
         return all(name in self.columns.get(table, {}) for name in names)
+
+    @property
+    def charged_per(self) -> str:
+        """What is paid for, in words."""
+        words = {"impression": "exposed impression", "slot": "slot that is won"}
+        return words.get(self.charging, self.charging) if self.has("exposed") else self.charging
+
+    @property
+    def charged_by(self) -> tuple[str, ...]:
+        """Those of CHARGED_BY that the log has."""
+        return tuple(name for name in CHARGED_BY if self.has(name))
 
     def changed(self, **values: Any) -> About:
         """A copy with other values."""

@@ -13,7 +13,7 @@ from cascade_sim.logs.store.format import SHOWN, About
 from cascade_sim.storage.columns import ColumnFile
 
 ColumnFiles = dict[tuple[str, str], ColumnFile]
-NOT_SHOWN = ("price_micros", "click", "conversion")  # are -1 where the ad was not shown
+NOT_SHOWN = ("price_micros", "click", "conversion", "exposed")  # are -1 where the ad was not shown
 
 
 def check_columns(columns: ColumnFiles, files: Mapping[str, Mapping[str, Any]], about: About) -> None:
@@ -113,7 +113,7 @@ class _Found:
                 "stage", int(odd[0]), stage[odd[0]], f"{SHOWN} where, and only where, it was shown"
             )
         for name in NOT_SHOWN:
-            odd = np.flatnonzero(~is_shown & (chunk[name] != -1))
+            odd = np.flatnonzero(~is_shown & (chunk[name] != -1)) if name in chunk else ()
             if len(odd):
                 return self._at(name, int(odd[0]), chunk[name][odd[0]], "-1, for it was not shown")
         return ""

@@ -64,7 +64,7 @@ def _name(name: str) -> str:
 
 def _further(about: About) -> dict[str, Any]:
     """An arm for each further model of the user's: its scores in the ranking stage."""
-    if about.level == "winners" or about.charging == "impression":
+    if about.level == "winners" or about.charging != "click":
         return {}  # nothing to put in another order by them
     return {f"score-{name}"[:100]: {"ranking": {"model": f"logged-{name}"}} for name in about.scores}
 

@@ -37,16 +37,16 @@ def test_auction_net_by_its_own_example(tmp_path):
     (tmp_path / "period-1.csv").write_text(",".join(AUCTION_NET) + "\n" + OPPORTUNITY + second)
     store = import_format("auction-net", [tmp_path / "period-1.csv"], tmp_path / "market").store
     assert (store.n_requests, store.n_candidates, store.about.slots) == (2, 10, 3)
-    assert store.names("requests") == ["1/101000", "1/101001"]
+    assert store.names("requests") == ["1/5/101000", "1/5/101001"]
     assert store.requests["time"].tolist() == [5 * 1800.0] * 2  # step 5 of 48 a day
     assert (store.about.charging, store.about.level) == ("impression", "bids")
-    found = rows_of(store, 0, ("bid", "pctr", "slot", "price_micros", "click"))
+    found = rows_of(store, 0, ("bid", "pctr", "slot", "price_micros", "exposed", "click"))
     assert found == {
-        "31": (0.2845, 0.0103542, 0, 270_200, 0),
-        "22": (0.2702, 0.0070297, 1, 215_400, 1),
-        "15": (0.2154, 0.0051392, 2, 183_200, -1),  # won the third slot, which was not exposed
-        "39": (0.1832, 0.0062134, -1, -1, -1),
-        "43": (0.1099, 0.0045392, -1, -1, -1),
+        "31": (0.2845, 0.0103542, 0, 270_200, 1, 0),
+        "22": (0.2702, 0.0070297, 1, 215_400, 1, 1),
+        "15": (0.2154, 0.0051392, 2, 183_200, 0, 0),  # won the third slot, which was not exposed
+        "39": (0.1832, 0.0062134, -1, -1, -1, -1),
+        "43": (0.1099, 0.0045392, -1, -1, -1, -1),
     }
     budgets = dict(
         zip(store.budgets["advertiser"].tolist(), store.budgets["budget_micros"].tolist(), strict=True)
@@ -60,7 +60,17 @@ def test_auction_net_pays_nothing_for_what_is_not_exposed(tmp_path):
     hidden = OPPORTUNITY.replace("1,2,0.2154,1,1", "1,2,0,0,0")  # example 2 has such a row: slot won, cost 0
     (tmp_path / "period-1.csv").write_text(",".join(AUCTION_NET) + "\n" + hidden)
     store = import_format("auction-net", [tmp_path / "period-1.csv"], tmp_path / "market").store
-    assert rows_of(store, 0, ("slot", "price_micros", "click"))["22"] == (1, -1, -1)
+    assert rows_of(store, 0, ("slot", "price_micros", "exposed", "click"))["22"] == (1, -1, 0, 0)
+
+
+def test_auction_net_counts_opportunities_of_each_step_anew(tmp_path):
+    """Its own environment numbers them from 0 in every step."""
+    later = "\n".join(
+        ",".join([*(cells := line.split(","))[:5], "6", *cells[6:]]) for line in OPPORTUNITY.splitlines()
+    )
+    (tmp_path / "period-1.csv").write_text(",".join(AUCTION_NET) + "\n" + OPPORTUNITY + later + "\n")
+    store = import_format("auction-net", [tmp_path / "period-1.csv"], tmp_path / "market").store
+    assert store.names("requests") == ["1/5/101000", "1/6/101000"]
 
 
 def test_open_bandit_slates_are_drawn(tmp_path):

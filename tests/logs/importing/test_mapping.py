@@ -43,7 +43,7 @@ def test_a_mapping_says_which_column_is_what(folder):
         (
             "charging: click",
             "charging: klick",
-            r":4:1 charging: must be one of click, impression, found 'klick'; did you mean 'click'",
+            r":4:1 charging: must be one of click, impression, slot, found 'klick'; did you mean 'click'",
         ),
         (
             "charging: click",

@@ -1,12 +1,13 @@
 """AuctionNet's traffic log: 18 columns, a row for each advertiser and impression opportunity.
 
 github.com/alimama-tech/AuctionNet, pre_generated_dataset/readme_dataset.md. Each opportunity
-(deliveryPeriodIndex, pvIndex) has bids of 48 advertisers and three slots, ordered by bid alone; the winner
-of a slot pays the next bid if its ad is exposed. Advertisers are the ads.
+(deliveryPeriodIndex, timeStepIndex, pvIndex: its own environment counts each step's from 0) has bids of 48
+advertisers and three slots, ordered by bid alone; the winner of a slot pays the next bid if its ad is
+exposed. Advertisers are the ads.
 
 - The one response of the log is a conversion on exposure: it stands as the click, and pValue as the pCTR.
-- The winner of a slot that was not exposed keeps its slot; whether it would have been clicked is unknown,
-  and so is its price where the cost is 0.
+- The winner of a slot that was not exposed keeps its slot, and pays nothing: it is charged per exposed
+  impression. Its price is unknown where the cost is 0.
 - A period is a day, its 48 steps are half-hours: the log has no clock.
 """
 
@@ -34,7 +35,7 @@ STARTS = "2024-01-01T00:00:00+00:00"  # any day: periods are numbered, not dated
 
 def mapping(files: Sequence[Path]) -> dict[str, Any]:
     """For parts of the log."""
-    ids = {"request": ["deliveryPeriodIndex", "pvIndex"], "ad": "advertiserNumber"}
+    ids = {"request": ["deliveryPeriodIndex", "timeStepIndex", "pvIndex"], "ad": "advertiserNumber"}
     return {
         "name": "auction-net",
         "format": "auction-net",
@@ -61,8 +62,9 @@ def mapping(files: Sequence[Path]) -> dict[str, Any]:
                 **ids,
                 "slot": {"column": "adSlot", "base": 1},
                 "shown": "xi",
+                "exposed": "isExposed",
                 "price": "price",
-                "click": "click",
+                "click": "conversionAction",
             }
         },
         "budgets": {
@@ -86,9 +88,6 @@ def read(path: Path, wanted: Sequence[str]) -> Iterator[tuple[Mapping[str, pa.Ar
         made = {
             "time": pc.multiply(pc.add(pc.multiply(period, float(STEPS)), step), STEP),
             "price": pc.if_else(is_known, cost, pa.scalar(None, pa.float64())),
-            "click": pc.if_else(
-                is_exposed, _number(columns["conversionAction"]), pa.scalar(None, pa.float64())
-            ),
         }
         found = {**columns, **made}
         yield {name: found[name] for name in wanted}, rows
