@@ -94,5 +94,5 @@ def tiles(metrics: Mapping[str, Any], arm: str) -> Tiles:
     base = arm_value(metrics, metrics["baseline"], lift_measure(metrics, "revenue_per_request"))
     made = [lift_tile(DECIDES, revenue_lift(metrics, arm), level_text(base, "baseline"))]
     made += guardrail_tiles(arm_changes_of(metrics, arm))
-    where = f" {IDEAL[0].lower()}{IDEAL[1:]}" if metrics.get("market") else ""
+    where = f", {IDEAL[0].lower()}{IDEAL[1:]}" if metrics.get("market") else ""
     return Tiles(made, f"Lifts of {arm} over the baseline, {metrics['baseline']}{where}; {BRACKETS}")
