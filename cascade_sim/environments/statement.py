@@ -156,7 +156,7 @@ def notes(facts: dict[str, Any]) -> list[str]:
     lines.append(
         f"Clicks that were not observed come from a click model of {model['impressions']:,} impressions with "
         f"{model['clicks']:,} clicks, cross-fitted by {model['folds_by']}; its uncertainty is in the "
-        "intervals."
+        "intervals. For logged ones it is a control variate of lifts."
     )
     off = model["calibration"]["off"]
     if off:

@@ -293,6 +293,7 @@
       table(["", "market", "evaluation"], rows));
   }
   function headline(lead) {
+    if (about.no_evidence) return [shown(about.no_evidence)];
     if (!lead || lead.current.value === null) return ["Revenue is not identified from this log"];
     const measure = about.measures[about.lead], interval = (text) => el("span", { class: "interval" }, text);
     if (isSame()) return [`${MONEY} is ${level(lead.current.value, measure.unit)} with the current setting `, interval(intervalText(measure, lead.current))];

@@ -200,6 +200,7 @@ class Live:
             "sample": sum(len(session.block(index)) for index in session.sample),
             "is_log": not session.sim.environment.has("truth"),
             "has_budgets": session.has_budgets,
+            "no_evidence": session.no_evidence,
             "attribution": (offered.metrics.get("attribution") or {}).get(arm),
             "market": market_hours(offered.metrics),
             "days": market_days(offered.metrics, session.scenario),

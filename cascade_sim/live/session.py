@@ -22,6 +22,7 @@ import numpy as np
 
 from cascade_sim.analysis.metrics import consistency
 from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, REPLAY_MEASURES, Metric, arm_measures
+from cascade_sim.analysis.report.readings import no_evidence
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import Arm, Block, predicted, retrieve
 from cascade_sim.counterfactual.whatif import Question, Setting, WhatIfEvaluation, ask_run
@@ -91,6 +92,12 @@ class Session:
         self._contexts: dict[int, Context[Any]] = {}
         self._ways: OrderedDict[Arm, Pages] = OrderedDict()
         self._turned: OrderedDict[Variant, Arm | UserError] = OrderedDict()
+
+    @property
+    def no_evidence(self) -> str:
+        """What the page leads with where the rule does not reproduce its log; else nothing."""
+        known = self.sim.environment.reproduced
+        return "" if known is None else no_evidence({"replay": {"reproduced": known.as_json()}})
 
     # What is asked
 

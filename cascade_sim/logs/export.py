@@ -25,8 +25,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from cascade_sim.agents.users import happens
 from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.outcome import exposure_draws
 from cascade_sim.cascade.scorers import is_probability
 from cascade_sim.cascade.serve import Block, Decision, Stage, score
 from cascade_sim.diagnostics.reopen import ReopenedRun, Trust, reopen
@@ -133,6 +135,11 @@ class _Export:
         self.further = self._further_rankers()
 
     @property
+    def has_exposure(self) -> bool:
+        """Whether impressions are charged, as far as they are seen."""
+        return self.arm.charging == "impression" and self.phase != SLATES
+
+    @property
     def squashing(self) -> float:
         """The exponent of the pCTR in the scores of the auction."""
         fusion = self.arm.last.fusion
@@ -215,6 +222,7 @@ class _Export:
                 "price_micros": shown["cpc_micros"],
                 "click": shown["click"].astype(np.int8),
                 "conversion": shown["conversion"].astype(np.int8),
+                **({"exposed": shown["exposed"].astype(np.int8)} if self.has_exposure else {}),
             },
         }
         if self.phase == SLATES:
@@ -224,9 +232,15 @@ class _Export:
     def _shown(self, block: Block, decision: Decision) -> Columns:
         """One row per shown ad, in request and slot order."""
         sim = self.sim
-        result = sim.environment.outcome(block, decision)
+        result = sim.environment.outcome(block, decision, self.arm.charging)
         row, slot = np.nonzero(decision.win_set >= 0)
+        exposed = {}
+        if self.has_exposure:
+            assert result.impressions is not None
+            is_seen = happens(result.impressions, exposure_draws(block, decision.win_set.shape[1], sim.seed))
+            exposed = {"exposed": (is_seen | result.clicks)[row, slot]}  # nobody clicks what nobody sees
         return {
+            **exposed,
             "request": block.requests[row],
             "slot": slot.astype(np.int16),
             "ad": decision.win_set[row, slot],
@@ -333,6 +347,7 @@ class _Export:
                     "price": {"column": "price_micros", "unit": "micros"},
                     "click": "click",
                     "conversion": "conversion",
+                    **({"exposed": "exposed"} if self.has_exposure else {}),
                 },
             },
         }

@@ -18,7 +18,6 @@ from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Block, Decision
 from cascade_sim.context import RunContext
 from cascade_sim.foundation import random as draws
-from cascade_sim.foundation.errors import UserError
 from cascade_sim.regression.blocks import METRICS, ArmBlocks, Blocks, arm_blocks, n_groups
 from cascade_sim.regression.check import MetricChange, judge
 from cascade_sim.regression.serving import OtherTraffic, evaluated
@@ -188,11 +187,7 @@ def measure_power(
     requests: int,
 ) -> list[Rate]:
     """The rates of every planted change and of other requests, over `runs` stretches of `requests`."""
-    if scenario.world.kind == "replayed":
-        raise UserError(
-            "check-power serves other traffic than the evaluation's, and a replayed log has no other: fit a "
-            "world to it (fit-world)"
-        )
+    scenario.world.require("fresh_requests", "check-power")
     phases = scenario.phases.model_copy(update={"evaluate": requests})
     scenario = scenario.model_copy(update={"phases": phases})
     alarms = dict.fromkeys([*(kind.name for kind in PLANTED), OTHER_REQUESTS, LOWER_ON_OTHER], 0)

@@ -119,6 +119,11 @@ def accepting_mismatch() -> Iterator[None]:
         _accepting.pop()
 
 
+def is_accepting() -> bool:
+    """Whether `accepting_mismatch` is said."""
+    return bool(_accepting)
+
+
 def with_acceptance(world: World) -> World:
     """The same world; of a log, accepted as it is where `accepting_mismatch` is said."""
     if world.replay is None or not _accepting:

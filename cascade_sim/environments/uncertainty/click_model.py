@@ -128,14 +128,14 @@ class ClickModelUncertainty:
             for column, name in CONTROLS.items():
                 if name in tables[baseline] and name in tables[arm]:
                     at = MODELLED[column]
-                    sides = (
+                    own, base = (
                         Side(
                             tables[one][column], tables[one][name], parts[one].groups[:, at],
                             moved[one][:, at], moved[one][:, 2 + at],
                         )
                         for one in (arm, baseline)
                     )  # fmt: skip
-                    made = control(*sides, misfit)
+                    made = control(own, base, misfit)
                     if made is not None:
                         found.setdefault(arm, {})[column] = made
         return found

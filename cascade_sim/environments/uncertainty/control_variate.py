@@ -7,7 +7,7 @@ which did not see them, gives as m. With D the column of the baseline, N that of
     N' = N + b C,    C = sum over kept clicks of (price_N - r price_D) (m - c)
 
 C has a mean of 0 as far as the model is right, so N' has the mean of N. What the model may be off by is
-bounded by the log's own clicks (`misfit`), and more where C itself contradicts the model by more than chance:
+bounded by the log's own clicks (`misfit`), and more where C itself contradicts the model significantly:
 b is the weight with the least variance of N', that of the misfit among it, and the intervals hold both.
 """
 

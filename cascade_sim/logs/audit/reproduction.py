@@ -26,7 +26,7 @@ from cascade_sim.logs.audit.study import assumed
 from cascade_sim.logs.store.answers import MIN_PAGES
 from cascade_sim.logs.store.scenario import reserve_section
 from cascade_sim.logs.store.store import LogStore, open_store
-from cascade_sim.scenario.log_support import about_of, find_log
+from cascade_sim.scenario.log_support import about_of, find_log, is_accepting
 
 if TYPE_CHECKING:
     from cascade_sim.scenario.schema import Scenario
@@ -226,7 +226,16 @@ def require_reproduced(scenario: Scenario, home: Path) -> Reproduction | None:
         return None
     logged = scenario.world.replay
     assert logged is not None
-    if found.is_enough or logged.accept_mismatch:
+    return _required(found, logged.accept_mismatch)
+
+
+def require_log_reproduced(store: LogStore) -> Reproduction:
+    """The same of a log by itself, under the rule that it declares or, without one, the usual one."""
+    return _required(_Said.of(store).found, is_accepting())
+
+
+def _required(found: Reproduction, is_accepted: bool) -> Reproduction:
+    if found.is_enough or is_accepted:
         taken = "" if found.is_enough else "; accepted, though no answer is evidence about the log"
         if parent_process() is None:  # who starts a worker looks at the log first, and has said so
             warnings.warn(f"{found.market}: {found.words}{taken}", Notice, stacklevel=2)

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.terminal import joined
-from cascade_sim.logs.audit.reproduction import require_reproduced
+from cascade_sim.logs.audit.reproduction import require_log_reproduced
 from cascade_sim.logs.fit.fitted import REPLICATES, checks_text, fit_world, named_cells
 from cascade_sim.logs.fit.parametric import Fit, fit_parametric, fit_table, fit_words, fitted_yaml
 from cascade_sim.logs.fit.realism import moments_frame
-from cascade_sim.logs.importing.market import SCENARIO
 from cascade_sim.logs.store.store import LogStore, open_store
-from cascade_sim.scenario.file import load_scenario
 from cascade_sim.storage.files import storage_errors, write_file
 
 if TYPE_CHECKING:
@@ -99,7 +97,7 @@ def fit_to(
     if out.exists():
         raise UserError(f"--out: {out} exists already; name another file, or remove it")
     store = open_store(log)
-    require_reproduced(load_scenario(log / SCENARIO), log)
+    require_log_reproduced(store)
     if parametric:
         return _drawn(store, out, seed)
     many = REPLICATES if replicates is None else replicates

@@ -27,7 +27,7 @@ TENTHS = (("pctr", 10), ("bid", 10), ("price_micros", 10))  # columns, and how m
 SLOTS = 8  # deeper ones are one
 ADS = 512  # groups of ads
 PARTS = 24  # of the log by time
-LEAST_CLICKS = 1.0  # expected of a group that says something
+MIN_CLICKS = 1.0  # expected of a group that says something
 STEPS, MOST = 60, 4.0  # of the bisection, and the largest variance of e
 
 
@@ -54,25 +54,23 @@ class Misfit:
         """The columns of candidates that groups are made of."""
         return tuple(self._edges)
 
-    def sums(
-        self,
-        ad: NDArray[Any],
-        slot: NDArray[Any],
-        row: NDArray[Any],
-        columns: Mapping[str, Any],
-        weights: Floats,
-    ) -> Floats:
-        """Weights [N, W] of impressions, added up by group of each way.  [groups, W]"""
+    def groups(
+        self, ad: NDArray[Any], slot: NDArray[Any], row: NDArray[Any], columns: Mapping[str, Any]
+    ) -> NDArray[np.int32]:
+        """The group of impressions in each way, numbered through all ways.  [N] each -> [N, ways]"""
         deep = np.minimum(np.asarray(slot, np.int64), SLOTS - 1)
         groups = [np.asarray(ad, np.int64) % ADS, np.asarray(row, np.int64) * PARTS // self._n_requests]
         for name, edges in self._edges.items():
             parts = dict(TENTHS)[name]
             groups.append(deep * parts + np.searchsorted(edges, columns[name], side="right"))
+        return (np.stack(groups, axis=1) + self._starts[:-1]).astype(np.int32)
+
+    def sums(self, groups: NDArray[np.int32], weights: Floats) -> Floats:
+        """Weights [N, W] of impressions in groups [N, ways], added up by group of each way.  [groups, W]"""
         found = np.zeros((self.n_groups, weights.shape[1]))
-        for start, group in zip(self._starts, groups, strict=False):
+        for way in range(groups.shape[1]):
             for w in range(weights.shape[1]):
-                total = np.bincount(group, weights[:, w])
-                found[start : start + len(total), w] += total
+                found[:, w] += np.bincount(groups[:, way], weights[:, w], self.n_groups)
         return found
 
     @cached_property
@@ -83,10 +81,11 @@ class Misfit:
         part = self._model.impressions
         said, variance = self._model.predicted_impressions()
         weights = np.stack([part["click"] - said, said, variance], axis=1)
-        off, clicks, spread = self.sums(part["ad"], part["slot"], part["row"], part, weights).T
+        groups = self.groups(part["ad"], part["slot"], part["row"], part)
+        off, clicks, spread = self.sums(groups, weights).T
         found = np.zeros(self.n_groups)
         for start, end in zip(self._starts[:-1], self._starts[1:], strict=True):
-            own = np.arange(start, end)[clicks[start:end] >= LEAST_CLICKS]
+            own = np.arange(start, end)[clicks[start:end] >= MIN_CLICKS]
             found[start:end] = _bound(off[own], clicks[own], spread[own], float(chi2.ppf(SURE, len(own))))
         return found
 

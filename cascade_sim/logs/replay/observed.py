@@ -137,7 +137,7 @@ class ObservedClicks:
         columns = {name: values[kept] for name, values in zip(misfit.columns, found, strict=True)}
         wanted = np.stack([(weight * pages.modelled)[kept] for weight in weights], axis=1)
         row = pages.row[np.nonzero(kept)[0]]
-        return misfit.sums(ads[kept], pages.slot[kept], row, columns, wanted)
+        return misfit.sums(misfit.groups(ads[kept], pages.slot[kept], row, columns), wanted)
 
     @cached_property
     def exposure(self) -> Exposure | None:

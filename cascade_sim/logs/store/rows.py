@@ -113,7 +113,7 @@ class _Found:
                 "stage", int(odd[0]), stage[odd[0]], f"{SHOWN} where, and only where, it was shown"
             )
         for name in NOT_SHOWN:
-            odd = np.flatnonzero(~is_shown & (chunk[name] != -1)) if name in chunk else ()
+            odd = np.flatnonzero(~is_shown & (chunk.get(name, slot) != -1))  # a log may lack `exposed`
             if len(odd):
                 return self._at(name, int(odd[0]), chunk[name][odd[0]], "-1, for it was not shown")
         return ""

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import warnings
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+import cascade_sim.live
 from cascade_sim.analysis.report.sections.asked import what_if_headline
 from cascade_sim.analysis.report.sections.sweep import sweep_headline
 from cascade_sim.api import accepting_mismatch, audit_logs, load_scenario, whatif
@@ -192,6 +194,14 @@ def test_a_log_is_opened_once_for_all_auctions_that_are_asked_of_it(tmp_path, mo
 def test_the_live_page_does_not_open_it(bare):
     with pytest.raises(UserError, match="none is declared"):
         Session(bare)
+
+
+def test_the_live_page_of_an_accepted_log_leads_with_the_evidence(bare):
+    with accepting_mismatch(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", Notice)
+        assert Session(bare).no_evidence.startswith(NO_EVIDENCE)
+    script = (Path(cascade_sim.live.__file__).parent / "live.js").read_text()
+    assert "if (about.no_evidence) return [shown(about.no_evidence)];" in script  # of every headline
 
 
 def test_accepted_answers_have_the_reproduced_share_in_their_facts(bare, accepted):

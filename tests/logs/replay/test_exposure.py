@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from cascade_sim import landscape, load_scenario, run, whatif
+from cascade_sim import export_logs, import_logs, landscape, load_scenario, run, whatif
 from cascade_sim.auction import MICROS
 from cascade_sim.environments.build import environment_of
 from cascade_sim.logs.replay.budgets import LoggedSpending
 from cascade_sim.logs.replay.exposure import Exposure
-from cascade_sim.logs.store.format import About, Rule
+from cascade_sim.logs.store.format import About, Rule, charged
 from cascade_sim.logs.store.store import open_store
 from worlds.logged_market import made_market
 
@@ -125,6 +125,18 @@ def test_bids_of_an_ad_pay_for_what_is_seen(tmp_path):
     assert every.impressions[0] == found.impressions[0] > 0
     assert 0.5 * every.cost_micros[0] < found.cost_micros[0] < every.cost_micros[0]
     assert columns["exposed"].max() == 1
+
+
+def test_a_replay_that_is_exported_and_imported_earns_the_same(tmp_path):
+    columns = log_of(tmp_path / "market", "impression")
+    run(tmp_path / "market" / "scenario.yaml", out=tmp_path / "run", workers=1, quiet=True)
+    export_logs(tmp_path / "run", tmp_path / "tables")
+    import_logs([tmp_path / "tables" / "mapping.yaml"], tmp_path / "again")
+    store = open_store(tmp_path / "again")
+    assert store.about.charging == "impression" and store.about.charged_per == "exposed impression"
+    found = store.candidates(0, N, ("price_micros", *store.about.charged_by))
+    is_paid = charged("impression", found)
+    assert found["price_micros"][is_paid].sum() == round(paid(columns, "impression") * MICROS)
 
 
 def test_without_the_column_all_that_is_shown_is_paid(tmp_path):
