@@ -343,7 +343,7 @@ def check_recipe(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> It
     """What is wrong with the options of a model's recipe, and with the lists that these ask for."""
     known, own, recipe = spec.trained_by.options, (*at, "recipe_options"), (*at, "recipe")
     if (*at, "link") in given and not spec.has_custom_recipe and spec.link != spec.trained_by.link:
-        text = f"recipe {spec.recipe} has link {spec.trained_by.link}; only a class of your own is told"
+        text = f"recipe {spec.recipe} has link {spec.trained_by.link}; only a custom class is told"
         yield Problem((*at, "link"), text, uses=(recipe,))
     if spec.has_custom_recipe:
         return  # its class says what it takes

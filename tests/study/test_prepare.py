@@ -17,6 +17,7 @@ from cascade_sim.study.simulation import Simulation
 from cascade_sim.training import data
 from cascade_sim.training import fit as recipes
 from worlds.learned import SHORT, learn
+from worlds.learning_market import name_of
 from worlds.tiny_market import tiny_scenario
 
 
@@ -25,9 +26,9 @@ def trained(monkeypatch):
     """The names of the models that were really trained, in order, since the list was last cleared."""
     names = []
 
-    def count(net, view, data, recipe, plan):
-        names.append(recipe)
-        return real(net, view, data, recipe, plan)
+    def count(net, view, data, recipe, plan, *options):
+        names.append(name_of(recipe))
+        return real(net, view, data, recipe, plan, *options)
 
     real = recipes.train
     monkeypatch.setattr(recipes, "train", count)

@@ -139,7 +139,9 @@ def test_models_are_measured_on_the_set_of_every_stage(five, block):
 def test_a_student_learns_from_the_set_that_the_named_stage_is_handed(five, block, name, size):
     arm, sim = five.evaluation.baseline, five.sim
     sample = SimpleNamespace(set=name, per_request=100)
-    spec = SimpleNamespace(sample=sample, trained_by=SimpleNamespace(keys=()), chunks=2, chunking="halving")
+    spec = SimpleNamespace(
+        sample=sample, trained_by=SimpleNamespace(keys=()), chunks=2, chunking="halving", always_listed=0
+    )
     teacher = SimpleNamespace(log_odds=lambda block, ids: np.zeros(ids.shape, np.float32))
     lists = sample_lists(spec, teacher, block, sim.serve(block, arm), arm, sim.platform, 1)
     assert lists.ads.shape == (len(block), size)
@@ -200,7 +202,7 @@ def test_the_report_says_which_step_and_which_part_is_to_blame(five):
 
 def test_reference_arms_are_said_to_replace_the_last_step(five, study):
     assert "last step" in five.metrics["references"]["ranker"]
-    assert "ceiling" in study.metrics["references"]["ranker"]
+    assert "upper bound" in study.metrics["references"]["ranker"]
 
 
 def test_one_step_has_no_step_in_its_rows_or_tables(study):

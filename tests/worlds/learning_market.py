@@ -76,6 +76,13 @@ def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
 
+def name_of(recipe: Any) -> str:
+    """Its name among the built-in recipes."""
+    from cascade_sim.models.recipes import RECIPES
+
+    return next(name for name, known in RECIPES.items() if known is recipe)
+
+
 def watch(monkeypatch: Any) -> Seen:
     """Write down every fit and every deployment from now on."""
     from cascade_sim.market.trainer import Trainer
@@ -83,9 +90,9 @@ def watch(monkeypatch: Any) -> Seen:
 
     seen, train, learn = Seen(), recipes.train, Trainer.train
 
-    def watched(module, view, data, recipe, plan):
-        seen.calls.append((recipe, data, plan, weights(module)))
-        return train(module, view, data, recipe, plan)
+    def watched(module, view, data, recipe, plan, *options):
+        seen.calls.append((name_of(recipe), data, plan, weights(module)))
+        return train(module, view, data, recipe, plan, *options)
 
     def deployed(self, now):
         if not seen.arms:

@@ -136,7 +136,7 @@ def test_extreme_scores_and_lists_without_a_choice_stay_finite():
     for value in (
         stages.listwise(far, far.detach(), 1e-3),
         stages.infonce(far, best),
-        stages.infonce(far, ~best | True),  # all of them are the best: nothing to be told from
+        stages.infonce(far, ~best | True),  # all of them are the best: no others
         stages.soft_top_k(far, best, 4),
         stages.soft_top_k(far, best, 1, 1e-3),
         stages.ndcg_pairs(far, torch.tensor([[127, 1, 1, 1]], dtype=torch.int8)),
