@@ -8,7 +8,7 @@ from typing import Any
 
 from cascade_sim.analysis.report.section import Bullets, Heading, Part
 
-HEADINGS = {"held_fixed": "Held fixed", "learned_again": "Learned again"}
+HEADINGS = {"held_fixed": "Held fixed", "learned_again": "Learned again", "intervals": "Intervals"}
 
 
 def _said(answer: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:

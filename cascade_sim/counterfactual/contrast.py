@@ -67,6 +67,7 @@ def contrasts(
     """
     folders = worlds_of(run)
     if folders == [run]:
+        open_run(run)  # one that did not finish is told how it can
         raise UserError(f"{run} has one world; contrasts are taken between worlds: run it with --seeds")
     worlds = [_measured(folder) for folder in folders]
     known = [name for name in worlds[0]["arms"] if name in worlds[0]["rankers"]]
@@ -95,10 +96,12 @@ def contrasts(
 def _measured(folder: Path) -> dict[str, Any]:
     run = open_run(folder)
     require_measures(run)
+    from cascade_sim.logs.audit.reproduction import require_reproduced
     from cascade_sim.scenario.file import load_scenario
     from cascade_sim.scenario.schema import resolved_arms
 
     scenario = load_scenario(below(folder, "scenario.yaml"))
+    require_reproduced(scenario, folder)
     arms = resolved_arms(scenario)
     rankers = {name: arms[name].ranking.model for name in scenario.arms}
     models = run.metrics.get("models") or {}

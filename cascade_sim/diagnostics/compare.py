@@ -19,7 +19,7 @@ from cascade_sim.analysis.report.decision import decide
 from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals, seed_spread
 from cascade_sim.diagnostics.reopen import RATIOS, charging_of, page_columns
 from cascade_sim.environments.build import environment_of
-from cascade_sim.environments.statement import Statement
+from cascade_sim.environments.statement import Statement, uncontrolled
 from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.logs.audit.reproduction import reproduction, require_reproduced
 from cascade_sim.scenario.diff import scenario_diff, sections_of_one
@@ -169,6 +169,7 @@ def _compare(first: Side, other: Side, arm: str | None) -> dict[str, Any]:
         "notes": notes,
         "held_fixed": list(stated.held_fixed or ()),
         "learned_again": list(stated.learned_again),
+        **uncontrolled(first.scenario.world.has("fresh_requests")),
         **_reproduced(first, other),
     }
 

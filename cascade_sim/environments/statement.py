@@ -25,6 +25,10 @@ HELD_FIXED = (
 REPLAYED_BUDGETS = "the logged budgets: an exhausted one is in no later auction of its day"
 FELT_BUDGETS = "budgets: implicit in the logged auctions; none is exhausted earlier or later"
 SAME_EXPOSURE = "which slots of a request are seen, whatever ad stands there"
+UNCONTROLLED = (
+    "Differences between runs on a log are taken without its click model as control variate, which `whatif` "
+    "uses: for the same change its lift is another number, mostly with a shorter interval."
+)
 NO_BUDGETS = "Budgets were not replayed: the log has none, or is told to ignore them."
 QUALITY_GROUPS, QUALITY_RESAMPLES = 128, 200
 ENOUGH_ALIKE = 0.99  # of the pages: below, a replay is called another system than the logged one
@@ -34,6 +38,11 @@ class Reproduced(Protocol):
     """How much of a log its rule reproduces (`logs.audit.reproduction`)."""
 
     def as_json(self) -> dict[str, Any]: ...
+
+
+def uncontrolled(has_fresh_requests: bool) -> dict[str, list[str]]:
+    """What answers from two runs on a log say of their intervals; nothing where none is replayed."""
+    return {} if has_fresh_requests else {"intervals": [UNCONTROLLED]}
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from cascade_sim.analysis.report.sections.sweep import NEITHER, known_measures
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
 from cascade_sim.analysis.statistics.moves import paired_change
 from cascade_sim.context import RunContext
-from cascade_sim.environments.statement import Statement
+from cascade_sim.environments.statement import Statement, uncontrolled
 from cascade_sim.foundation.errors import ScenarioError, UserError, did_you_mean, unknown_name
 from cascade_sim.foundation.workers import Job
 from cascade_sim.logs.audit.reproduction import require_reproduced
@@ -429,13 +429,20 @@ def run_sweep(
         "reference": first.name,
         "held_fixed": list(stated.held_fixed or ()),
         "learned_again": list(stated.learned_again),
+        **({} if fixed_models else uncontrolled(start.world.has("fresh_requests"))),
     }
+
+
+def _of_training(scenario: Scenario) -> dict[str, Any]:
+    """A scenario as data, without the length of the evaluation, from which nothing is learned."""
+    data = scenario_data(scenario)
+    return {**data, "phases": {name: n for name, n in data["phases"].items() if name != "evaluate"}}
 
 
 def sweep_statement(cells: Sequence[Cell], retrain: bool) -> Statement:
     """What the cells of a sweep share with the first, and what their models learned again."""
     first, others = cells[0], cells[1:]
-    data = {cell.name: scenario_data(cell.scenario) for cell in cells}
+    data = {cell.name: _of_training(cell.scenario) for cell in cells}
     own = data[first.name]
 
     def differs(cell: Cell, keys: Iterable[str]) -> bool:

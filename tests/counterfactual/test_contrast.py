@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -61,9 +62,13 @@ def test_a_relative_difference_is_in_percent_of_the_other(worlds):
     assert found.difference == pytest.approx(shares.mean())
 
 
-def test_what_cannot_be_contrasted_is_refused_by_name(worlds):
+def test_what_cannot_be_contrasted_is_refused_by_name(worlds, tmp_path):
     with pytest.raises(UserError, match="has one world.*--seeds"):
         contrasts(worlds / "seed-1", "logloss")
+    stopped = shutil.copytree(worlds / "seed-1", tmp_path / "stopped")
+    (stopped / "metrics.json").unlink()
+    with pytest.raises(UserError, match="did not finish.*--resume"):
+        contrasts(stopped, "logloss")
     with pytest.raises(UserError, match="unknown arm 'loglos'.*logloss"):
         contrasts(worlds, "loglos")
     with pytest.raises(UserError, match="unknown measure 'gaucc'.*gauc"):

@@ -159,6 +159,7 @@ def test_a_sweep_says_what_was_held_fixed_and_what_learned_again():
     assert learned("--over", "auction.squashing=0.8", retrain=True).startswith("the models of every cell")
     more = learned("--over", "models.mine.epochs=2,3")
     assert "2 of 3 cells" in more and "cascade of epochs=1 writes" in more
+    assert learned("--over", "phases.evaluate=100,200").startswith("nothing")  # from which nothing is learned
     held = sweep_statement(cells_of(("--over", "world.users=200"), changes), False).held_fixed
     assert any("users=200: another world or other traffic" in line for line in held)
 

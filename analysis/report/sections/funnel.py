@@ -82,6 +82,11 @@ def perfect_words(metrics: Mapping[str, Any]) -> str:
         return ""
     top = max(known, key=lambda stage: known[stage].value or 0.0)
     text = percent_text(scaled(known[top], 1.0 / shown))
+    if not known[top].is_above_zero:
+        return (
+            "Made perfect alone, no stage would raise the value shown significantly; "
+            f"{stage_name(top)} changes it by {text}."
+        )
     return f"Made perfect alone, {stage_name(top)} would raise the value shown most: {text}."
 
 

@@ -15,7 +15,12 @@ from cascade_sim.analysis.report.guardrails import (
 )
 from cascade_sim.analysis.report.section import Text
 from cascade_sim.analysis.report.sections.answer import guarded
-from cascade_sim.analysis.report.sections.funnel import attribution_table, perfect_table, perfect_words
+from cascade_sim.analysis.report.sections.funnel import (
+    attribution_table,
+    perfect_stage,
+    perfect_table,
+    perfect_words,
+)
 from cascade_sim.analysis.statistics.estimates import Estimate
 
 
@@ -131,6 +136,9 @@ def test_one_stage_made_perfect_has_its_gain_in_value_and_revenue():
     assert says(perfect_words(metrics), "retrieval", "most")
     assert [row.cells[0].text for row in perfect_table(metrics).rows] == ["+30.0", "+20.0", "+10.0"]
     assert perfect_table(make_metrics()) is None and perfect_words(make_metrics()) == ""
+    for _, found in perfect_stage(metrics):
+        found["ecpm_gain"] = {**found["ecpm_gain"], "low": -0.1}
+    assert says(perfect_words(metrics), "no stage", "significantly")
 
 
 def test_an_arm_of_a_study_has_the_guardrails_that_were_measured():

@@ -202,3 +202,4 @@ def test_a_sweep_replays_a_log_once_and_is_as_unsure_as_its_requests(named, tmp_
     findings = sweep(named / "scenario.yaml", asked, **options).findings
     lift = findings["cells"][1]["measures"]["expected_revenue_per_request"]["lift"]
     assert findings["seeds"] == [1] and lift["low"] < lift["value"] < lift["high"]
+    assert "without its click model as control variate" in " ".join(findings["intervals"])
