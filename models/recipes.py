@@ -19,6 +19,7 @@ reads, the phases and the markets' trainers train by it, and the cascade serves 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,7 +85,7 @@ def head_distillation(
 ) -> torch.Tensor:
     """Squared difference to the teacher's logit; a chunk weighs `base` times the next worse one."""
     chunk = sample["chunk"].to(logit.dtype)
-    weight = torch.as_tensor(base, dtype=logit.dtype, device=logit.device) ** (chunk - chunk.amax())
+    weight = torch.exp(math.log(base) * (chunk - chunk.amax()))
     return (weight * (logit - sample["teacher_logit"]).square()).sum() / weight.sum()
 
 

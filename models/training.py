@@ -212,9 +212,7 @@ def train(
     if len(data.users) == 0:
         return []
     named, device = recipe_named(recipe), plan.device
-    learned = {
-        name: nn.Parameter(torch.tensor(value, device=device)) for name, value in named.learned.items()
-    }
+    learned = {name: nn.Parameter(torch.tensor(value).to(device)) for name, value in named.learned.items()}
     form = partial(named.loss, **named.with_defaults(options or {}), **learned)
     model.to(device)
     if isinstance(data, Impressions) and not plan.warm_start:

@@ -132,8 +132,8 @@ BUGS = (
     Bug(
         "impressions are charged instead of clicks",
         "cascade_sim/cascade/outcome.py",
-        'charged = clicks if charging == "click" else win_set >= 0',
-        "charged = win_set >= 0",
+        'if charging != "click":',
+        "if charging:",
         ("tests/cascade/test_outcome.py::test_every_charge_has_a_click_and_every_click_is_charged_its_cpc",),
     ),
     Bug(
