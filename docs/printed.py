@@ -2,17 +2,20 @@
 
 A block of the kind `text printed` stands right below the shell block whose last command prints it. In the
 source it holds a word on that; in the site, what the command writes. `lines=N` keeps the first N lines;
-`exit=N` says that the command ends with that code, as one that refuses does.
+`exit=N` says that the command ends with that code, as one that refuses does. All pages that ask
+runs/quick ask the same run, made for the first of them.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +26,8 @@ def with_output(text: str, root: Path = ROOT) -> str:
     """A page's text in which each `text printed` block has what the command above it prints.
 
     The page's files are written and its commands and Python blocks run, in order, in a folder of their own
-    with the shipped scenarios. RuntimeError where a block has no command above it, or the command fails.
+    with the shipped scenarios and, where they name it, runs/quick. RuntimeError where a block has no command
+    above it, or the command fails.
     """
     fences = list(FENCE.finditer(text))
     wanted = [i for i, fence in enumerate(fences) if fence["info"].split()[:2] == ["text", "printed"]]
@@ -32,6 +36,8 @@ def with_output(text: str, root: Path = ROOT) -> str:
     made: dict[int, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(root / "scenarios", Path(folder, "scenarios"))
+        if any("runs/quick" in fence["text"] for fence in fences[: wanted[-1]]):
+            shutil.copytree(_quick(root), Path(folder, "runs", "quick"))
         printed = None
         for i, fence in enumerate(fences[: wanted[-1] + 1]):
             language, *words = fence["info"].split()
@@ -54,6 +60,16 @@ def with_output(text: str, root: Path = ROOT) -> str:
         parts += [text[end : fence.start()], f"```text\n{output}```"]
         end = fence.end()
     return "".join([*parts, text[end:]])
+
+
+@cache
+def _quick(root: Path) -> Path:
+    """The run of scenarios/quick.yaml, made once in a process."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    shutil.copytree(root / "scenarios", folder / "scenarios")
+    _run("python -m cascade_sim run scenarios/quick.yaml", folder, root, 0)
+    return folder / "runs" / "quick"
 
 
 def _run(commands: str, folder: Path, root: Path, code: int) -> str:

@@ -9,6 +9,7 @@ import re
 import runpy
 import shutil
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,28 @@ def test_what_python_above_a_command_writes_is_there_for_it():
 def test_blocks_that_the_site_prints_hold_no_figures():
     printed = [block for page in PAGES for block in blocks(page) if "printed" in block.words]
     assert printed and not any(re.search(r"\d", block.text) for block in printed)
+
+
+def test_what_commands_of_the_site_print_is_not_typed():
+    pages = [page for page in PAGES if page.parent.name in ("docs", "how_to")]
+    typed = {page.name: typed_below_commands(page.read_text(encoding="utf-8")) for page in pages}
+    assert len(pages) > 30 and {name: texts for name, texts in typed.items() if texts} == {}
+
+
+def typed_below_commands(text: str) -> list[str]:
+    """The plain `text` blocks that follow a shell block under the same heading."""
+    return [
+        below["text"]
+        for above, below in pairwise(FENCE.finditer(text))
+        if above["info"].startswith("shell") and below["info"].split() == ["text"]
+        if not re.search("^#", text[above.end() : below.start()], re.MULTILINE)
+    ]
+
+
+def test_typed_output_would_be_found():
+    command, output = "```shell\npython -m cascade_sim validate quick\n```\n", "```text\nok: quick\n```\n"
+    assert typed_below_commands(f"{command}\nIn words:\n\n{output}") == ["ok: quick\n"]
+    assert typed_below_commands(f"{command}\n## A mapping\n\n{output}") == []
 
 
 @pytest.mark.parametrize("info", [["bash"], [], ["yaml", "parse"], ["python", "file=a", "file=b"]])
