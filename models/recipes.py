@@ -111,13 +111,25 @@ def list_target(sample: Mapping[str, torch.Tensor], target: str) -> torch.Tensor
     return sample["log_bid"] + torch.nn.functional.logsigmoid(sample["teacher_logit"])
 
 
+def require_choice(logit: torch.Tensor, **asked: int) -> None:
+    """ValueError where an option asks for as many ads as a list has: such a loss teaches nothing."""
+    for name, n in asked.items():
+        if n >= logit.shape[1]:
+            raise ValueError(
+                f"recipe_options.{name}: {n} of lists of {logit.shape[1]} ads leave nothing to choose; "
+                "lower it, or learn from a larger sample.set"
+            )
+
+
 def infonce(logit: torch.Tensor, sample: Mapping[str, torch.Tensor], *, k: int) -> torch.Tensor:
+    require_choice(logit, k=k)
     return stages.infonce(sample["log_bid"] + logit, stages.best_of(sample["log_score"], k))
 
 
 def soft_top_k(
     logit: torch.Tensor, sample: Mapping[str, torch.Tensor], *, k: int, quota: int, temperature: float
 ) -> torch.Tensor:
+    require_choice(logit, k=k, quota=quota)
     is_best = stages.best_of(sample["log_score"], k)
     return stages.soft_top_k(sample["log_bid"] + logit, is_best, quota, temperature)
 
@@ -131,6 +143,7 @@ def relaxed_recall(
     temperature: float,
     log_weight: torch.Tensor,
 ) -> torch.Tensor:
+    require_choice(logit, k=k, quota=quota)
     score = sample["log_bid"] + logit
     return stages.relaxed_recall(score, sample["log_score"], log_weight, k, quota, temperature)
 

@@ -728,8 +728,8 @@ TERMS: dict[str, str] = {
     "squashing": "The exponent s of the predicted CTR in the rank score, bid × pCTR^s.",
     "score floor": "The least rank score that takes part in the auction (an Ad Rank threshold).",
     "critical bid": "The least bid that keeps the slot.",
-    "PCOC": "Mean prediction divided by the mean of what it predicts (the ranker's prediction, or the CTR: "
-    "the true one, of a log the click model's). 1 is perfect.",
+    "PCOC": "Mean prediction divided by the mean of what it predicts: the ranker's prediction, the true CTR "
+    "or, on a log, the click model's CTR. 1 is perfect.",
     "proxy-ECE": "Calibration error of the pre-ranking model's predictions against the ranker's, not clicks.",
     "proxy-PCOC": "PCOC of the pre-ranking model's predictions against the ranker's, not clicks.",
     "GAUC": "AUC within a request, averaged over requests with their numbers of candidates as weights.",

@@ -324,10 +324,9 @@ class Preparation:
                 if fitted is None:
                     each = samples // spec.epochs
                     fitted = fit_module(task, parts, self.device, lambda: bar.advance(each))
-                own = [type(module), task.recipe.cls] if task.recipe.cls else [type(module)]
-                if not any(
-                    [user_code.note_late(one, before) for one in own]
-                ):  # code that the key knows nothing of
+                own = [cls for cls in (type(module), task.recipe.cls) if cls is not None]
+                late = [user_code.note_late(cls, before) for cls in own]
+                if not any(late):  # else code that the key knows nothing of
                     meta = {"model": name, "recipe": spec.recipe}
                     save_trained(self.store, task.key, module, fitted, meta)
             self.lines[alias] = line = fitted.line

@@ -74,7 +74,8 @@ def fit(
         joint = joint_map(view, data, plan.seed) if before is None else copy.deepcopy(before)
     recipe = recipe or spec.trained_by
     own = spec.recipe if spec.has_custom_recipe else spec.kind
-    is_own = ":" in own or own not in KINDS and own == spec.kind  # else a defect is ours, and shows as one
+    # A defect of a built-in net and loss is ours, and shows as one.
+    is_own = spec.has_custom_recipe or spec.kind not in KINDS
     slots = None
     if spec.examination == "estimated" and isinstance(data, ClickedPages):
         slots = SlotEffects(data.n_slots)

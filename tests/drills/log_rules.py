@@ -57,6 +57,15 @@ def lifts(folder: Path, log: Any) -> dict[str, Mapping[str, float]]:
     return found
 
 
+def print_table(errors: Mapping[tuple[str, str], list[tuple[float, bool]]]) -> None:
+    """Coverage, bias and RMSE in points, by question and rule."""
+    print(f"{'question':<16}{'rule':<12}{'covered':>10}{'bias':>9}{'RMSE':>9}")
+    for (name, kind), told in sorted(errors.items(), key=lambda item: item[0]):
+        off = [error for error, _ in told]
+        held, rmse = sum(is_held for _, is_held in told), math.sqrt(sum(x * x for x in off) / len(off))
+        print(f"{name:<16}{kind:<12}{held:>6} / {len(told):<2}{sum(off) / len(off):>8.2f}{rmse:>9.2f}")
+
+
 def main(argv: list[str] | None = None) -> int:
     from cascade_sim.api import accepting_mismatch, audit_logs
     from cascade_sim.foundation.errors import Notice, UserError
@@ -104,11 +113,7 @@ def main(argv: list[str] | None = None) -> int:
                 print(f"log {seed}: {error}")
     told_of = f"without a rule {refused} refused, {adopted} adopted"
     print(f"{given.logs} logs of {given.requests:,} requests; {told_of}")
-    print(f"{'question':<16}{'rule':<12}{'covered':>10}{'bias':>9}{'RMSE':>9}")
-    for (name, kind), told in sorted(errors.items(), key=lambda item: item[0]):
-        off = [error for error, _ in told]
-        held, rmse = sum(is_held for _, is_held in told), math.sqrt(sum(x * x for x in off) / len(off))
-        print(f"{name:<16}{kind:<12}{held:>6} / {len(told):<2}{sum(off) / len(off):>8.2f}{rmse:>9.2f}")
+    print_table(errors)
     held = [is_held for (_, kind), told in errors.items() if kind == "declared" for _, is_held in told]
     from scipy.stats import binom
 

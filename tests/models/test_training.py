@@ -124,6 +124,15 @@ def test_a_student_of_lists_hands_on_the_best_of_what_it_was_not_shown(recipe):
     assert history[-1] < history[0] and recall(module) > 0.85 > 0.6 > before
 
 
+@pytest.mark.parametrize("recipe", ["infonce", "dftopk", "arf"])
+def test_lists_that_leave_nothing_to_choose_teach_nothing_and_are_refused(recipe):
+    """As from a set that has no more ads than the stage hands on, whatever sample.per_request asks for."""
+    name = "quota" if "quota" in RECIPES[recipe].options else "k"
+    plan = TrainingPlan(epochs=1, batch=256, learning_rate=0.02)
+    with pytest.raises(ValueError, match=f"recipe_options.{name}: 12 of lists of 12 ads"):
+        train(net(), VIEW, LISTS, recipe, plan, {"k": 3, name: 12})
+
+
 def test_numbers_that_a_recipe_learns_are_trained_beside_the_model():
     """The weight of the whole order: with it held at 1 the same training ends elsewhere."""
     ends = {}
