@@ -14,6 +14,7 @@ from cascade_sim.scenario.questions import OffPolicy, WhatIfChanges
 from cascade_sim.scenario.sections import (
     KNOWN,
     RUN_NAME,
+    SIMILARITY,
     Auction,
     Bidding,
     Bids,
@@ -242,8 +243,9 @@ class ArmSpec(Section):
 
     @property
     def seats(self) -> tuple[str, ...]:
-        """Who it asks to serve a request: the models of its stages, and models of conversions."""
-        return tuple(dict.fromkeys([*(section.model for _, section in self.sections), *self.pcvr_models]))
+        """Who it asks to serve a request: the models of retrieval, of its stages, and of conversions."""
+        asked = [*self.retrieval.models, *(section.model for _, section in self.sections)]
+        return tuple(dict.fromkeys([*asked, *self.pcvr_models]))
 
 
 class Scenario(Section):
@@ -350,7 +352,7 @@ def _resolved_retrieval(base: Retrieval, change: Override | None) -> Retrieval:
     if change.routes:
         own = {name: _changed(base.routes.get(name, Route()), route) for name, route in change.routes.items()}
         return base.model_copy(update={"routes": {**base.routes, **own}})
-    if base.routes and change.kind is not None:
+    if base.routes and (change.kind is not None or change.model is not None):
         base = Retrieval(size=base.total)
     return _changed(base, change)
 
@@ -361,8 +363,12 @@ AnyRoute = TypeVar("AnyRoute", bound=Route)
 def _changed(base: AnyRoute, change: Override) -> AnyRoute:
     """A retriever with changes; another kind does not inherit the options of the former."""
     given = change.model_dump(exclude_none=True, exclude={"routes"})
-    if given.get("kind", base.kind) != base.kind:
-        given = {"options": {}, **given}
+    if "model" in given:
+        given = {"kind": SIMILARITY, "options": {}, **given}
+    elif "kind" in given:
+        given = {"model": None, **given}
+        if given["kind"] != base.kind:
+            given = {"options": {}, **given}
     return base.model_copy(update=given)
 
 

@@ -468,6 +468,7 @@ class Traffic(Section):
 
 SIMILARITY = "similarity"
 SIMILARITY_KEYS = ("group", "overlap", "probes")  # of a retriever's section, that this kind alone looks at
+LEARNED_KEYS = ("model", "bid_weight", "probes")  # and those that a learned retriever looks at
 
 
 class Route(Section):
@@ -476,6 +477,11 @@ class Route(Section):
     kind: str = Field(
         default=SIMILARITY, min_length=1, description=f"{SIMILARITY}, path/file.py:Class or module:Class."
     )
+    model: Name | None = Field(
+        default=None,
+        description="In place of kind: a model under `models` with an inner product (towers, or a class with "
+        "encode_users and encode_ads), by which the corpus is searched.",
+    )
     size: int = Field(
         default=100, ge=0, le=MAX_ID, description="Ads it brings per request at most; 0 turns it off."
     )
@@ -483,6 +489,12 @@ class Route(Section):
         default="G1", description="Feature group that the retrieval similarity looks at."
     )
     overlap: Share = Field(default=0.5, description="Share of the similarity that this group explains.")
+    bid_weight: float = Field(
+        default=1.0,
+        ge=0,
+        le=100,
+        description="With a model: its score is logit + bid_weight * log(init-bid); 0 leaves the bid out.",
+    )
     probes: Annotated[int, Field(ge=1, le=MAX_ID)] | None = Field(
         default=None,
         description="Search only so many of the 2·sqrt(ads) lists of neighbouring ads, which is quick at ten "
@@ -496,14 +508,24 @@ class Route(Section):
         return self._used(without(dump(self), self, "kind", "probes", "options", "routes"))
 
     def _used(self, data: dict[str, Any]) -> dict[str, Any]:
-        unused = () if self.kind == SIMILARITY else SIMILARITY_KEYS
-        return {key: value for key, value in data.items() if key not in unused}
+        return {key: value for key, value in data.items() if key in ("routes", *self.used_keys)}
+
+    @property
+    def used_keys(self) -> tuple[str, ...]:
+        """The keys that mean something for its kind of retriever."""
+        if self.model is not None:
+            return ("size", *LEARNED_KEYS)
+        return ("kind", "size", *(SIMILARITY_KEYS if self.kind == SIMILARITY else ("options",)))
+
+    @property
+    def is_similarity(self) -> bool:
+        """Whether it is the built-in similarity."""
+        return self.model is None and self.kind == SIMILARITY
 
     @property
     def spelled_out(self) -> dict[str, Any]:
         """A copy of all keys that mean something, the defaults among them, as an override writes them."""
-        fields = ("kind", "size", *(SIMILARITY_KEYS if self.kind == SIMILARITY else ("options",)))
-        return {key: deepcopy(getattr(self, key)) for key in fields if getattr(self, key) is not None}
+        return {key: deepcopy(getattr(self, key)) for key in self.used_keys if getattr(self, key) is not None}
 
 
 class Retrieval(Route):
@@ -528,12 +550,17 @@ class Retrieval(Route):
     @property
     def is_similarity(self) -> bool:
         """Whether it is the built-in similarity alone."""
-        return not self.routes and self.kind == SIMILARITY
+        return not self.routes and super().is_similarity
 
     @property
     def parts(self) -> dict[tuple[str, ...], Route]:
         """Its retrievers by where they stand below it: itself, or its routes."""
         return {("routes", name): route for name, route in self.routes.items()} or {(): self}
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that its retrievers search by, each once."""
+        return tuple(dict.fromkeys(route.model for route in self.parts.values() if route.model is not None))
 
     @property
     def total(self) -> int:
@@ -614,9 +641,10 @@ class Cascade(Section):
 
     @property
     def seats(self) -> tuple[str, ...]:
-        """The models of its stages, ranking's first."""
+        """The models of its stages, ranking's first, and of retrieval."""
         steps = (self.pre_ranking, *self.pre_ranking.earlier.values())
-        return tuple(dict.fromkeys([self.ranking.model, *(step.model for step in steps)]))
+        asked = [self.ranking.model, *(step.model for step in steps), *self.retrieval.models]
+        return tuple(dict.fromkeys(asked))
 
 
 class Fusion(Section):
@@ -730,6 +758,14 @@ class Bidding(Section):
         return without(dump(self), self, "pcvr")
 
 
+ExplorationPool = Literal["retrieved", "corpus"]
+POOL = (
+    "Ads that random pages are drawn from: retrieved, those of the request's retrieval, or corpus, all that "
+    "are there, so that a log has ads that retrieval would not have brought. A cold start before a learned "
+    "retriever has been trained draws from the corpus."
+)
+
+
 class Phases(Section):
     """Requests per phase of the study."""
 
@@ -740,12 +776,17 @@ class Phases(Section):
         default=150000, ge=0, le=MAX_REQUESTS, description="Requests served by the deployed cascade."
     )
     exploration: Share = Field(default=0.01, description="Share of random choices while logging.")
+    exploration_pool: ExplorationPool = Field(default="retrieved", description=POOL)
     shadow: int = Field(
         default=6000, ge=0, le=MAX_REQUESTS, description="Requests on which students learn from the ranker."
     )
     evaluate: int = Field(
         default=10000, ge=1, le=MAX_REQUESTS, description="Requests on which all arms are compared."
     )
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(dump(self), self, "exploration_pool")
 
 
 class Report(Section):
