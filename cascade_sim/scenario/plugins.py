@@ -41,6 +41,7 @@ from cascade_sim.storage.files import below, read_file
 from cascade_sim.version import PACKAGE, folder_of
 
 MODEL_KEYS = ("hidden", "dims")  # of a model's section, that are keywords of the built-in nets
+ENCODERS = ("encode_users", "encode_ads")  # of a model that a retriever searches by
 OWN_FORMS = "path/to/file.py:Class or package.module:Class"
 
 
@@ -369,7 +370,11 @@ def written_signature(reference: Reference, folder: Path) -> Signature | None:
 
 
 def require_options(scenario: Scenario, home: Path) -> None:
-    """Ask every custom class, loaded, whether it takes its options; a UserError if one does not."""
+    """Ask every custom class, loaded, whether it takes its options; a UserError if one does not.
+
+    And one that a retriever searches by, whether it encodes requests and ads.
+    """
+    retrieving = {(model,) for _, retrieval in retrievals(scenario) for model in retrieval.models}
     for reference in references(scenario):
         kinds, kind = reference.kinds, reference.kind
         if kind in kinds.built_in:
@@ -381,6 +386,13 @@ def require_options(scenario: Scenario, home: Path) -> None:
         with errors_of(reference.place, kind):
             own = find_class(kinds, kind, home)
             signature = signature_of(own)
+        if kinds is MODEL_KINDS and reference.section[1:] in retrieving:
+            lacks = [name for name in ENCODERS if not callable(getattr(own, name, None))]
+            if lacks:
+                raise UserError(
+                    f"{reference.place}: a retriever searches by {own.__name__}, which needs the methods "
+                    f"{' and '.join(ENCODERS)}, found no {' and no '.join(lacks)}"
+                )
         if signature is None:
             continue
         for option, text in faults_in(signature, own.__name__, kinds.first, reference.options):

@@ -511,7 +511,9 @@ def rows_to_log(sim: Simulation, arm: Arm, rate: float, block: Block) -> list[di
 
 def exploration_pool(sim: Simulation, arm: Arm) -> Corpus | None:
     """What random pages of the log are drawn from; None: from what was retrieved."""
-    is_any = isinstance(arm.retrieval.retriever, UniformRetrieval)  # then those retrieved are a part at random
+    is_any = isinstance(
+        arm.retrieval.retriever, UniformRetrieval
+    )  # then those retrieved are a part at random
     if is_any or sim.scenario.phases.exploration_pool == "corpus":
         return Corpus(sim.world.n_ads, sim.platform.lives)
     return None

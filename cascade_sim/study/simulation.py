@@ -20,7 +20,16 @@ from cascade_sim.cascade.retrievers.routes import MergedRoutes, Quota, brought_b
 from cascade_sim.cascade.retrievers.similarity import Retriever
 from cascade_sim.cascade.retrievers.uniform import UniformRetrieval
 from cascade_sim.cascade.scorers import ConstantScorer, ModelScorer, RandomScorer, Scorer
-from cascade_sim.cascade.serve import Arm, Block, Decision, Retrieve, Stage, serve
+from cascade_sim.cascade.serve import (
+    Arm,
+    Block,
+    Decision,
+    Platform,
+    Retrieve,
+    Stage,
+    retriever_of,
+    serve,
+)
 from cascade_sim.engines import Engine
 from cascade_sim.environments.build import environment_of
 from cascade_sim.logs.audit.reproduction import require_reproduced
@@ -192,6 +201,9 @@ class Simulation:
     def serve(self, block: Block, arm: Arm) -> Decision:
         return serve(block, arm, self.platform)
 
-    def brought_by(self, block: Block, arm: Arm, ids: np.ndarray) -> dict[str, np.ndarray]:
+    def brought_by(
+        self, block: Block, arm: Arm, ids: np.ndarray, platform: Platform | None = None
+    ) -> dict[str, np.ndarray]:
         """Whether each route of an arm brings these ads.  [R, m] -> {route: [R, m]}, {} without routes"""
-        return brought_by(arm.retrieval.retriever, block, ids, self.platform.lives)
+        platform = platform or self.platform
+        return brought_by(retriever_of(arm, platform), block, ids, platform.lives)

@@ -9,6 +9,8 @@ An answer is kept for its user's next visit where the model does not look at the
 
 from __future__ import annotations
 
+import copy
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from cascade_sim.protocols import Availability
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.world.availability import ascending
 
+KEPT_AT_BIDS = 4  # indexes at other bids
 ENCODED_AT_ONCE = 64  # requests
 LOWEST = np.float32(-1e9)  # of an ad that bids nothing: found last, and by no other ad's place
 
@@ -60,18 +63,33 @@ class LearnedRetrieval:
         rows, net = torch.from_numpy(self._seen.ad_table), type(self._scorer.module).__name__  # type: ignore[attr-defined]
         with errors_of(f"model {scorer.name!r}", net), torch.inference_mode():
             self._codes = _checked(encode_ads(rows), len(rows), "encode_ads", scorer.name)
+        self._users = None if self._seen.has_context else self._user_codes()
+        self._lock, self._at_bids = Lock(), dict[int, LearnedRetrieval]()
         self._set_bids(init_bid)
 
+    def with_scorer(self, scorer: Scorer) -> LearnedRetrieval:
+        """The same retriever by another model, as it is after it has learned again."""
+        return LearnedRetrieval(scorer, self._init_bid, self.bid_weight, self._probes, self._seed)
+
     def with_bids(self, init_bid: NDArray[np.float64]) -> LearnedRetrieval:
-        """The same retriever at other bids; itself where it does not look at them."""
-        if not self.bid_weight:
+        """The same retriever at other bids [A], not to be written to; itself where bids have no part.
+
+        One retriever for one array, as long as it is among the last few.
+        """
+        if not self.bid_weight or init_bid is self._init_bid:
             return self
-        other = object.__new__(LearnedRetrieval)
-        other.__dict__.update(self.__dict__)
-        other._set_bids(init_bid)
-        return other
+        with self._lock:
+            found = self._at_bids.pop(id(init_bid), None)
+            if found is None:
+                found = copy.copy(self)
+                found._set_bids(init_bid)
+            self._at_bids[id(init_bid)] = found  # it holds the array, so no other has its id
+            while len(self._at_bids) > KEPT_AT_BIDS:
+                del self._at_bids[next(iter(self._at_bids))]
+        return found
 
     def _set_bids(self, init_bid: NDArray[np.float64]) -> None:
+        self._init_bid = init_bid
         value = np.zeros(len(init_bid), np.float32)
         if self.bid_weight:
             with np.errstate(divide="ignore"):
@@ -82,9 +100,12 @@ class LearnedRetrieval:
             return np.hstack([codes[at], value[at, None]])
 
         self._index = AdIndex(len(codes), codes.shape[1] + 1, rows_of, self._probes, self._seed)
-        self._by_user = None
-        if not self._seen.has_context:
-            self._by_user = UserRetrieval(self._user_codes(), self._index)
+        self._by_user = None if self._users is None else UserRetrieval(self._users, self._index)
+
+    @property
+    def _width(self) -> int:
+        """Numbers of a code, and the bid."""
+        return self._codes.shape[1] + 1
 
     def retrieve(self, block: Any, size: int, lives: Availability | None) -> NDArray[np.int32]:
         """Of the ads that are there, those of the highest score.  [R, n] ids ascending"""
@@ -132,7 +153,7 @@ class LearnedRetrieval:
     def _user_codes(self) -> NDArray[np.float32]:
         """The codes of all users, where nothing else has a part in them.  [U, D + 1]"""
         n = len(self._seen.user_table)
-        codes = np.empty((n, self._index.width), np.float32)
+        codes = np.empty((n, self._width), np.float32)
         for at in draws.parts(n):
             users = np.arange(at.start, at.stop, dtype=np.int32)
             codes[at] = self._request_codes(users, np.zeros(len(users), np.float32))
@@ -149,12 +170,14 @@ class LearnedRetrieval:
         net = type(self._scorer.module).__name__  # type: ignore[attr-defined]
         with errors_of(f"model {self.name!r}", net), torch.inference_mode():
             parts = torch.from_numpy(padded).split(ENCODED_AT_ONCE) if n else ()
-            given = [_checked(self._encode_request(part), len(part), "encode_users", self.name) for part in parts]
-        codes = np.concatenate(given)[:n] if given else np.zeros((0, self._index.width - 1), np.float32)
-        if codes.shape[1] != self._index.width - 1:
+            given = [
+                _checked(self._encode_request(part), len(part), "encode_users", self.name) for part in parts
+            ]
+        codes = np.concatenate(given)[:n] if given else np.zeros((0, self._width - 1), np.float32)
+        if codes.shape[1] != self._width - 1:
             raise UserError(
                 f"model {self.name!r}: encode_users gives {codes.shape[1]} numbers a request, and encode_ads "
-                f"{self._index.width - 1} an ad; give as many"
+                f"{self._width - 1} an ad; give as many"
             )
         return np.hstack([codes, np.ones((len(codes), 1), np.float32)])
 
@@ -174,5 +197,7 @@ def _checked(codes: Any, n: int, method: str, model: str) -> NDArray[np.float32]
         raise UserError(f"model {model!r}: {method} gave {shape}, expected a tensor of shape ({n}, D)")
     rows = codes.float().numpy()
     if not np.isfinite(rows).all():
-        raise UserError(f"model {model!r}: {method} gave {rows[~np.isfinite(rows)][0]}, expected finite numbers")
+        raise UserError(
+            f"model {model!r}: {method} gave {rows[~np.isfinite(rows)][0]}, expected finite numbers"
+        )
     return np.ascontiguousarray(rows)
