@@ -4,7 +4,8 @@ All else is as it was, also what models see and the draw of every (request, ad):
 keeps its click. Only requests that retrieve the ad at some bid can change. Each of those is served once
 with a bid beyond all others, which shows the ad's rivals in the auction; they do not depend on its bid (see
 `bid_response`). Then every bid is decided at once: is the ad retrieved, does it pass pre-ranking, and what
-does the auction among the ad and its best rivals say? For k slots that answer needs no more than the best k rivals, so it is the run's own.
+does the auction among the ad and its best rivals say? For k slots that answer needs no more than the best k
+rivals, so it is the run's own.
 """
 
 from collections.abc import Callable

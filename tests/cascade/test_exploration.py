@@ -1,13 +1,17 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from cascade_sim.auction import floor_micros
-from cascade_sim.cascade.exploration import explore, random_page
+from cascade_sim.cascade.exploration import Corpus, explore, random_page
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.page import Page
 from cascade_sim.cascade.scorers import RandomScorer
 from cascade_sim.cascade.serve import Platform, Stage
 from cascade_sim.foundation import random as draws
+from cascade_sim.world.availability import AdAvailability
 from worlds.cascades import Bids, Table, make_arm, make_decision
 from worlds.tiny_market import make_block
 
@@ -147,3 +151,29 @@ def test_a_random_page_is_the_head_of_the_candidates_sorted_by_draw(slots):
     expected = np.full((60, slots + 1), -1)
     expected[:, : order.shape[1]] = np.take_along_axis(ids, order, 1)
     assert np.array_equal(random_page(requests, ids, slots, 5), expected)
+
+
+@pytest.mark.parametrize("share", [None, 0.4])
+def test_pages_of_the_whole_corpus_have_ads_that_were_not_retrieved_and_exact_propensities(share):
+    lives = None if share is None else AdAvailability(SimpleNamespace(share=share, life=1.0), N, 1)
+    requests = 4000
+    ids = np.full((requests, 2), -1, np.int32)
+    block = make_block(np.zeros(requests))
+    block = replace(block, times=np.linspace(0.0, 3e6, requests))
+    there = np.ones((requests, N), bool)
+    if lives is not None:
+        there = lives.is_available(np.arange(N)[None, :], block.times[:, None])
+        kept = there[:, 4]  # all that retrieval brought; what it brings is there
+        block, there, ids = block.take(kept), there[kept], ids[kept]
+    ids[:, 0], requests = 4, len(ids)
+    found = explore(block, decision(ids, (4, -1)), arm(), 0.5, 1, PLATFORM, Corpus(N, lives))
+    page = found.decision.win_set
+    assert np.array_equal(found.n_pool, there.sum(axis=1))
+    assert np.all((page == 4) | (page < 0) | np.take_along_axis(there, np.maximum(page, 0), 1))
+    for slot, deployed in enumerate((4, -1)):
+        for ad in range(N):
+            chance = 0.5 * (ad == deployed) + 0.5 * there[:, ad] / there.sum(axis=1)
+            hits, expected = (page[:, slot] == ad).sum(), chance.sum()
+            assert abs(hits - expected) < 4.5 * np.sqrt((chance * (1 - chance)).sum()) + 1e-9
+            own = page[:, slot] == ad
+            assert np.allclose(found.propensity[own, slot], chance[own])

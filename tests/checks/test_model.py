@@ -274,7 +274,7 @@ def test_the_command_prints_a_line_per_check_and_exits_with_1_on_failure(tmp_pat
     assert main(["check-model", write_mine(tmp_path, SOURCE, after="logit = logit.flatten()")]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[3].startswith("FAILED   output          expected a float tensor")
-    assert lines[-1] == "1 of 11 checks FAILED"
+    assert lines[-1] == "1 of 12 checks FAILED"
 
 
 def test_the_command_speaks_json(tmp_path, capsys, serving_only):
@@ -334,3 +334,42 @@ def test_a_class_of_ones_own_is_given_rows_of_ids_as_further_columns(tmp_path):
 def test_a_history_is_checked_in_a_world_that_has_one():
     with pytest.raises(UserError, match="features: history needs a world that has one; check a scenario"):
         check_model("towers", features=("user", "quality", "history"))
+
+
+ENCODED = """
+import torch
+from torch import nn
+
+
+class Mine(nn.Module):
+    def __init__(self, request_width, ad_width, pair_width, dims=4):
+        super().__init__()
+        self.u, self.a = nn.Linear(request_width, dims), nn.Linear(ad_width, dims)
+
+    def encode_users(self, requests):
+        return self.u(requests){of_users}
+
+    def encode_ads(self, ads):
+        return self.a(ads)
+
+    def forward(self, request, ads, pair):
+        return torch.einsum("rd,rnd->rn", self.u(request), ads){more}
+"""
+INNER = {
+    "both encoders": ({}, "ok", "can retrieve"),
+    "another forward": ({"more": " + 1"}, "FAILED", "found logits 1 away"),
+    "codes of other widths": ({"of_users": "[:, :-1]"}, "FAILED", "[6, 3] and [30, 4]"),
+}
+
+
+@pytest.mark.parametrize(("parts", "status", "said"), INNER.values(), ids=INNER)
+def test_what_encodes_both_sides_has_to_score_by_the_product_of_its_codes(
+    tmp_path, serving_only, parts, status, said
+):
+    found = checked(write_mine(tmp_path, ENCODED, **parts))
+    assert found["inner product"][0] == status and said in found["inner product"][1]
+
+
+def test_what_has_no_codes_scores_and_cannot_retrieve(tmp_path, serving_only):
+    status, said = checked(write_mine(tmp_path, SOURCE))["inner product"]
+    assert status == "ok" and "not retrieve" in said

@@ -29,7 +29,6 @@ from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.world.availability import ascending
 
 KEPT_AT_BIDS = 4  # indexes at other bids
-ENCODED_AT_ONCE = 64  # requests
 LOWEST = np.float32(-1e9)  # of an ad that bids nothing: found last, and by no other ad's place
 
 
@@ -160,20 +159,11 @@ class LearnedRetrieval:
         return codes
 
     def _request_codes(self, users: np.ndarray, context: np.ndarray) -> NDArray[np.float32]:
-        """[R] -> [R, D + 1], the last one meets the bid.
-
-        Encoded so many at a time, padded: the last bits of a product of matrices change with their heights,
-        and a request must be answered the same alone and among others.
-        """
-        n = len(users)
-        padded = np.pad(self._seen.request_features(users, context), ((0, -n % ENCODED_AT_ONCE), (0, 0)))
-        net = type(self._scorer.module).__name__  # type: ignore[attr-defined]
+        """[R] -> [R, D + 1], the last one meets the bid"""
+        request, net = self._seen.request_features(users, context), type(self._scorer.module).__name__  # type: ignore[attr-defined]
         with errors_of(f"model {self.name!r}", net), torch.inference_mode():
-            parts = torch.from_numpy(padded).split(ENCODED_AT_ONCE) if n else ()
-            given = [
-                _checked(self._encode_request(part), len(part), "encode_users", self.name) for part in parts
-            ]
-        codes = np.concatenate(given)[:n] if given else np.zeros((0, self._width - 1), np.float32)
+            given = self._encode_request(torch.from_numpy(request))
+            codes = _checked(given, len(users), "encode_users", self.name)
         if codes.shape[1] != self._width - 1:
             raise UserError(
                 f"model {self.name!r}: encode_users gives {codes.shape[1]} numbers a request, and encode_ads "
