@@ -23,6 +23,7 @@ FEWEST = {"ads": 10_000, "users": 10_000, "requests": 100_000}
 LARGEST = {"ads": 10_000_000, "users": 1_000_000, "requests": 10_000_000}
 SLOWEST = 2.0  # times what a straight line from the point before would cost: beyond, it is a cliff
 RETRIEVED = 500
+LEARNED_ADS = 1_000_000  # of a corpus that a model searches
 PROBES = 256  # of about 6,000 lists
 
 
@@ -34,6 +35,7 @@ class Size:
     users: int
     requests: int
     probes: int | None = None  # lists that are searched; None: all ads, exactly
+    by_model: bool = False  # a two-tower model retrieves, in place of the similarity
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Cost:
 def sizes(most_requests: int) -> list[Size]:
     """One size at a time grows tenfold from the smallest world, requests up to `most_requests`.
 
-    At last, the most ads with an approximate search.
+    At last, the most ads with an approximate search, and a learned retriever of a million ads both ways.
     """
     found = [Size(**FEWEST)]
     largest = {**LARGEST, "requests": min(LARGEST["requests"], most_requests)}
@@ -60,7 +62,13 @@ def sizes(most_requests: int) -> list[Size]:
         while value <= most:
             found.append(Size(**{**FEWEST, name: value}))
             value *= 10
-    return [*found, Size(**{**FEWEST, "ads": LARGEST["ads"]}, probes=PROBES)]
+    learned = {**FEWEST, "ads": LEARNED_ADS, "by_model": True}
+    return [
+        *found,
+        Size(**{**FEWEST, "ads": LARGEST["ads"]}, probes=PROBES),
+        Size(**learned),
+        Size(**learned, probes=PROBES),
+    ]
 
 
 def measure(size: Size) -> Cost:
@@ -71,14 +79,15 @@ def measure(size: Size) -> Cost:
     started = time.process_time()
     sim, arm = _build(size)
     set_up = time.process_time() - started
-    searches = _timed_searches(sim.retriever)
+    retriever = arm.retrieval.retriever
+    searches = _timed_searches(retriever.index)
     started = time.process_time()
     serving(sim, arm, size.requests)
     request = (time.process_time() - started) / size.requests
     users, searched = (sum(column) for column in zip(*searches, strict=True))
     new_users, visit = users / size.requests, searched / users
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
-    return Cost(set_up, visit * 1e6, request * 1e6, new_users, peak, sim.retriever.share_found(RETRIEVED))
+    return Cost(set_up, visit * 1e6, request * 1e6, new_users, peak, retriever.share_found(RETRIEVED))
 
 
 def measure_apart(size: Size) -> Cost:
@@ -111,7 +120,10 @@ def cliffs(rows: list[dict[str, Any]]) -> list[str]:
 
     A search is expected to grow with the ads, everything else of a request not to grow at all.
     """
-    found, rows = [], [row for row in rows if "refused" not in row and row.get("probes") is None]
+    is_plain = [
+        row.get("probes") is None and not row.get("by_model") and "refused" not in row for row in rows
+    ]
+    found, rows = [], [row for row, plain in zip(rows, is_plain, strict=True) if plain]
     for name in FEWEST:
         others = [other for other in FEWEST if other != name]
         line = [row for row in rows if all(row[other] == FEWEST[other] for other in others)]
@@ -145,6 +157,7 @@ def scale_text(rows: list[dict[str, Any]]) -> str:
             f"{size} {row['set_up_s']:>7.1f} s "
             f"{row['request_us']:>9,.1f} us {row['first_visit_us']:>9,.0f} us {row['new_users']:>10.1%} "
             f"{row['memory_mb']:>7,.0f} MB"
+            + ("   by a model" if row.get("by_model") else "")
             + (
                 f"   {row['probes']} lists: {row['share_found']:.1%} of the nearest"
                 if row.get("probes")
@@ -163,13 +176,20 @@ def _build(size: Size) -> tuple[Any, Any]:
     from cascade_sim.training.modules import build_module, make_scorer
 
     towers = {"kind": "towers", "features": SEEN, "dims": 14, "hidden": 32}
-    cascade = {**SCENARIO["cascade"], "retrieval": {"size": RETRIEVED, "probes": size.probes}}
+    retrieval = {"size": RETRIEVED, "probes": size.probes}
+    models = {"rank": towers, "logloss": towers}
+    if size.by_model:
+        retrieval["model"], models["retrieval"] = (
+            "retrieval",
+            {**towers, "features": [name for name in SEEN if name != "context"]},
+        )
+    cascade = {**SCENARIO["cascade"], "retrieval": retrieval}
     scenario = Scenario.model_validate(
         {
             **SCENARIO,
             "world": {"ads": size.ads, "users": size.users},
             "cascade": cascade,
-            "models": {"rank": towers, "logloss": towers},
+            "models": models,
         }
     )
     sim = Simulation(scenario, seed=1)
@@ -179,18 +199,18 @@ def _build(size: Size) -> tuple[Any, Any]:
     return sim, sim.arm("bench", resolve_arm(scenario, scenario.arms["logloss"]))
 
 
-def _timed_searches(retrieval: Any) -> list[tuple[int, float]]:
+def _timed_searches(index: Any) -> list[tuple[int, float]]:
     """(users, CPU-seconds) of each search of serving from here on, to be taken off its time."""
     done: list[tuple[int, float]] = []
-    search = retrieval.nearest
+    search = index.nearest
 
-    def timed(users: np.ndarray, size: int) -> np.ndarray:
+    def timed(codes: np.ndarray, size: int) -> np.ndarray:
         started = time.process_time()
-        found: np.ndarray = search(users, size)
-        done.append((len(users), time.process_time() - started))
+        found: np.ndarray = search(codes, size)
+        done.append((len(codes), time.process_time() - started))
         return found
 
-    retrieval.nearest = timed
+    index.nearest = timed
     return done
 
 

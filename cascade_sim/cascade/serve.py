@@ -83,7 +83,7 @@ def retrieve(block: Block, arm: Arm, platform: Platform) -> np.ndarray:
 
 def retriever_of(arm: Arm, platform: Platform) -> Retriever:
     """Who retrieves for an arm, at the bids of the platform."""
-    return at_bids(arm.retrieval.retriever, platform.bids.init_bid)
+    return at_bids(arm.retrieval.retriever, platform.bids)
 
 
 @of_sets

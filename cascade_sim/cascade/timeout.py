@@ -80,9 +80,9 @@ def _by_retrieval(
         return decision
     late, is_answered = block.take(rows), (served_by_stage[rows] >= BY_RETRIEVAL)[:, None]
     depth, size = decision.ranked_set.shape[1], decision.competitive_set.shape[1]
-    nearest = best_first(
-        at_bids(arm.retrieval.retriever, platform.bids.init_bid), late, decision.retrieved[rows]
-    )[:, :size]
+    nearest = best_first(at_bids(arm.retrieval.retriever, platform.bids), late, decision.retrieved[rows])[
+        :, :size
+    ]
     nearest = np.where(is_answered, nearest, np.int32(-1))
     bid = platform.bids.bid("init", late, nearest, arm.bid_rule, arm.bid_range)
     may_show = (nearest >= 0) & (bid > 0) & (bid >= arm.reserve_cpc)

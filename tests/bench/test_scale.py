@@ -26,7 +26,7 @@ def test_one_size_grows_at_a_time_and_requests_as_far_as_asked():
 
 def test_costs_that_grow_as_expected_are_no_cliff():
     rows = bench_scale(sizes(10**7), cost)
-    assert len(rows) == 9 and cliffs(rows) == []
+    assert len(rows) == 11 and cliffs(rows) == []
 
 
 @pytest.mark.parametrize("name", ["ads", "users", "requests"])
@@ -61,8 +61,8 @@ def test_every_size_has_a_line_and_one_that_is_too_large_says_so():
     assert len(lines) == 2 + len(rows) + 1
     (refused,) = [line for line in lines if "5.0 GB" in line]
     assert "10,000,000" in refused
-    (approximate,) = [line for line in lines if "90.0%" in line]
-    assert "10,000,000" in approximate
+    approximate = [line for line in lines if "90.0%" in line]
+    assert len(approximate) == 2 and "10,000,000" in approximate[0] and "by a model" in approximate[1]
 
 
 @pytest.mark.drill
@@ -70,6 +70,8 @@ def test_a_size_is_measured_in_a_process_of_its_own():
     found = measure_apart(Size(ads=1_200, users=50, requests=2_000, probes=8))
     assert found.new_users == pytest.approx(50 / 2_000)
     assert 0 < found.share_found < 1
+    learned = measure_apart(Size(ads=1_200, users=50, requests=2_000, probes=8, by_model=True))
+    assert learned.new_users == pytest.approx(50 / 2_000) and 0 < learned.share_found < 1
     assert min(found.request_us, found.first_visit_us, found.memory_mb) > 0
     with pytest.raises(UserError, match="memory"):
         measure_apart(Size(ads=2 * 10**9, users=50, requests=2_000))

@@ -100,6 +100,7 @@ class Bids:
             "opt": np.asarray(init if opt is None else opt, float),
         }
         self.tables["none"] = np.ones(len(init))
+        self.init_bid = self.tables["init"]
 
     def bid(
         self, kind: str, block: Any, ids: np.ndarray, rule: str, reach: float, rates: Any = None

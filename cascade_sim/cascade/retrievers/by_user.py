@@ -28,7 +28,7 @@ class UserRetrieval:
 
     def __init__(self, users: np.ndarray, index: AdIndex):
         """users: [U, D] float32, a vector of each."""
-        self._user, self._index, self._n_ads = users, index, index.n_ads
+        self._user, self.index, self._n_ads = users, index, index.n_ads
         self._kept: dict[int, _Kept] = {}  # by size
         self._in_order: dict[int, _Kept] = {}  # most similar first, where ads come and go
 
@@ -52,7 +52,7 @@ class UserRetrieval:
         Where that is everybody, the rows are one and the same in memory, and nobody can write to it.
         """
         size = min(size, self._n_ads)
-        if size == self._n_ads and self._index.is_exact:
+        if size == self._n_ads and self.index.is_exact:
             return np.broadcast_to(np.arange(size, dtype=np.int32), (len(users), size))
         kept = self._kept.get(size)
         if kept is None:
@@ -106,18 +106,18 @@ class UserRetrieval:
 
     def nearest(self, users: np.ndarray, size: int) -> np.ndarray:
         """The answers themselves, from the corpus.  [m] -> [m, size] int32, ids ascending, -1 at the end"""
-        return self._index.nearest(self._user[users], size)
+        return self.index.nearest(self._user[users], size)
 
     def exactly_nearest(self, users: np.ndarray, size: int) -> np.ndarray:
         """The same, from the whole corpus.  [m] -> [m, size] int32, ids ascending"""
-        return self._index.exactly_nearest(self._user[users], size)
+        return self.index.exactly_nearest(self._user[users], size)
 
     def share_found(self, size: int) -> float | None:
         """The share of the nearest ads that approximate answers hold, by a few users; None: exact."""
-        if self._index.is_exact:
+        if self.index.is_exact:
             return None
         users = np.linspace(0, len(self._user) - 1, min(ASKED, len(self._user))).astype(np.int32)
-        return self._index.recall(self._user[users], size)
+        return self.index.recall(self._user[users], size)
 
     def nearest_first(self, users: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """The same ads, most similar first; of equals the smaller id.  [R], [R, m] ascending -> [R, m]"""
@@ -127,7 +127,7 @@ class UserRetrieval:
 
     def similarity(self, user: int) -> np.ndarray:
         """How near every ad is to this user.  [A] float32"""
-        return self._index.all_scores(self._user[user])
+        return self.index.all_scores(self._user[user])
 
     def _best_of(self, users: np.ndarray, ids: np.ndarray, size: int) -> np.ndarray:
         """The `size` nearest of those; ids ascending, none padded."""
@@ -135,7 +135,7 @@ class UserRetrieval:
 
     def _similarities(self, users: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """How near these ads are; 0 for padding.  [R], [R, m] -> [R, m] float32"""
-        return self._index.scores(self._user[users], ids)
+        return self.index.scores(self._user[users], ids)
 
 
 def available_width(size: int, share: float) -> int:

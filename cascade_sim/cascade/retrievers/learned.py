@@ -98,8 +98,8 @@ class LearnedRetrieval:
         def rows_of(at: slice) -> NDArray[np.float32]:
             return np.hstack([codes[at], value[at, None]])
 
-        self._index = AdIndex(len(codes), codes.shape[1] + 1, rows_of, self._probes, self._seed)
-        self._by_user = None if self._users is None else UserRetrieval(self._users, self._index)
+        self.index = AdIndex(len(codes), codes.shape[1] + 1, rows_of, self._probes, self._seed)
+        self._by_user = None if self._users is None else UserRetrieval(self._users, self.index)
 
     @property
     def _width(self) -> int:
@@ -110,24 +110,24 @@ class LearnedRetrieval:
         """Of the ads that are there, those of the highest score.  [R, n] ids ascending"""
         if self._by_user is not None:
             return self._by_user.retrieve(block, size, lives)
-        codes, size = self._request_codes(block.users, block.context), min(size, self._index.n_ads)
+        codes, size = self._request_codes(block.users, block.context), min(size, self.index.n_ads)
         if lives is None:
-            return self._index.nearest(codes, size)
+            return self.index.nearest(codes, size)
         return self._among_available(codes, size, block.times, lives)
 
     def score(self, block: Any, ids: np.ndarray) -> NDArray[np.float32]:
         """[R, m]; 0 for padding"""
         if self._by_user is not None:
             return self._by_user.score(block, ids)
-        return self._index.scores(self._request_codes(block.users, block.context), ids)
+        return self.index.scores(self._request_codes(block.users, block.context), ids)
 
     def share_found(self, size: int) -> float | None:
         """The share of the nearest ads that approximate answers hold, by a few users; None: exact."""
-        if self._index.is_exact:
+        if self.index.is_exact:
             return None
         n = len(self._seen.user_table)
         users = np.linspace(0, n - 1, min(ASKED, n)).astype(np.int32)
-        return self._index.recall(self._request_codes(users, np.zeros(len(users), np.float32)), size)
+        return self.index.recall(self._request_codes(users, np.zeros(len(users), np.float32)), size)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LearnedRetrieval:
         """Itself: an index does not change."""
@@ -137,13 +137,13 @@ class LearnedRetrieval:
         self, codes: NDArray[np.float32], size: int, times: np.ndarray, lives: Availability
     ) -> NDArray[np.int32]:
         """The same of the ads that are there; where the nearest are too few, the search goes on for more."""
-        n_ads = self._index.n_ads
+        n_ads = self.index.n_ads
         found, left = np.full((len(codes), size), -1, np.int32), np.arange(len(codes))
         width = min(n_ads, available_width(size, lives.share))
         while len(left):
-            ids = self._index.nearest(codes[left], width)
+            ids = self.index.nearest(codes[left], width)
             there = np.where(lives.is_available(ids, times[left, None]), ids, np.int32(-1))
-            chosen, _ = select_top(there, self._index.scores(codes[left], there), size)
+            chosen, _ = select_top(there, self.index.scores(codes[left], there), size)
             found[left] = ascending(chosen)
             left = left[(found[left] < 0).any(axis=1)] if width < n_ads else left[:0]
             width = min(2 * width, n_ads)

@@ -66,7 +66,7 @@ class MergedRoutes:
 
     def with_bids(self, init_bid: np.ndarray) -> MergedRoutes:
         """The same routes at other bids; itself where none looks at them."""
-        own = tuple(replace(one, retriever=at_bids(one.retriever, init_bid)) for one in self.routes)
+        own = tuple(replace(one, retriever=_with_bids(one.retriever, init_bid)) for one in self.routes)
         return self if own == self.routes else replace(self, routes=own)
 
     @property
@@ -89,8 +89,12 @@ def _row_keys(ids: np.ndarray) -> NDArray[np.int64]:
     return (np.arange(len(ids), dtype=np.int64)[:, None] << 32) + ids
 
 
-def at_bids(retriever: Retriever, init_bid: np.ndarray) -> Retriever:
-    """The retriever at these bids; itself where it does not look at bids."""
+def at_bids(retriever: Retriever, bids: Any) -> Retriever:
+    """The retriever at the init-bids of these rules (`BidRules`); itself where it does not look at bids."""
+    return _with_bids(retriever, bids.init_bid) if hasattr(retriever, "with_bids") else retriever
+
+
+def _with_bids(retriever: Retriever, init_bid: np.ndarray) -> Retriever:
     with_bids = getattr(retriever, "with_bids", None)
     return retriever if with_bids is None else with_bids(init_bid)
 

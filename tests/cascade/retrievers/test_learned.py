@@ -8,7 +8,6 @@ from cascade_sim.cascade.retrievers.learned import LearnedRetrieval
 from cascade_sim.cascade.retrievers.routes import (
     MergedRoutes,
     Quota,
-    at_bids,
     looks_at_bids,
     models_of,
     with_models,
@@ -114,9 +113,10 @@ def test_at_other_bids_it_is_the_retriever_of_those_bids_and_one_for_each(world,
     retriever = LearnedRetrieval(scorer, world.init_bid)
     bids = world.init_bid.copy()
     bids[7], bids[8:300] = 1e30, 0.0
-    other = at_bids(retriever, bids)
+    other = retriever.with_bids(bids)
     assert (
-        other is at_bids(retriever, bids) is not retriever and at_bids(retriever, world.init_bid) is retriever
+        other is retriever.with_bids(bids) is not retriever
+        and retriever.with_bids(world.init_bid) is retriever
     )
     made = LearnedRetrieval(scorer, bids).retrieve(block, 50, None)
     found = other.retrieve(block, 50, None)
@@ -130,7 +130,7 @@ def test_at_other_bids_it_is_the_retriever_of_those_bids_and_one_for_each(world,
 
 def test_without_a_weight_bids_have_no_part(world):
     retriever = LearnedRetrieval(scorer_of(world, BY_USER), world.init_bid, bid_weight=0.0)
-    assert at_bids(retriever, np.ones(world.n_ads)) is retriever and not looks_at_bids(retriever)
+    assert retriever.with_bids(np.ones(world.n_ads)) is retriever and not looks_at_bids(retriever)
 
 
 def test_merged_routes_pass_bids_and_new_models_on(world):
@@ -138,10 +138,10 @@ def test_merged_routes_pass_bids_and_new_models_on(world):
     learned, block = LearnedRetrieval(first, world.init_bid), block_of(world)
     routes = MergedRoutes((Quota("learned", learned, 30), Quota("any", UniformRetrieval(world.n_ads, 1), 20)))
     assert looks_at_bids(routes) and models_of(routes) == ("net",)
-    assert at_bids(routes, world.init_bid) is routes
+    assert routes.with_bids(world.init_bid) is routes
     bids = world.init_bid.copy()
     bids[5] = 1e30
-    assert np.all((at_bids(routes, bids).retrieve(block, 50, None) == 5).any(axis=1))
+    assert np.all((routes.with_bids(bids).retrieve(block, 50, None) == 5).any(axis=1))
     again = with_models(routes, {"net": second}).routes[0].retriever
     assert np.array_equal(
         again.retrieve(block, 30, None), LearnedRetrieval(second, world.init_bid).retrieve(block, 30, None)
