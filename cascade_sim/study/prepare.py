@@ -292,7 +292,7 @@ class Preparation:
                 bar.advance(len(block))
 
             arm_of_log = arm or deployed_arm(sim)
-            if isinstance(arm_of_log.retrieval.retriever, LearnedRetrieval):
+            if arm is None and isinstance(arm_of_log.retrieval.retriever, LearnedRetrieval):
                 tell_recall(arm_of_log.retrieval.retriever, arm_of_log.retrieval.size, bar.tell)
             handle = partial(rows_to_log, sim, arm_of_log, rate)
             elsewhere = Job(f"phase {phase}", log_server, (self._plan(), rate)) if arm is None else None
