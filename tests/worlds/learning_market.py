@@ -126,7 +126,7 @@ def live_and_learn(sim: Any, arm: str = "now", workers: int = 1) -> Finished:
         on_charges=charges.append,
     )  # fmt: skip
     tally = run.run()
-    parts = [market_columns(sim, one) for one in settled]
+    parts = [market_columns(sim, one, run.server.routes) for one in settled]
     log = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     late = {name: np.concatenate([part[name] for part in charges]) for name in charges[0]}
     metrics = {**tally.metrics(), "learning": run.trainer.metrics(run.now)}
