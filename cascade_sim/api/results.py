@@ -564,7 +564,7 @@ class OffPolicyResult(Result):
     """Off-policy estimates.
 
     Attributes:
-        answers: {target: estimates}; "jitter" of an answer is "drop" (a rollout) or "keep".
+        answers: {target: estimates}; "estimand" of an answer is "launch" (a rollout) or "jittered".
         slopes: {parameter: slope estimates}.
         reward: the reward that `frame` reports.
     """
@@ -578,7 +578,7 @@ class OffPolicyResult(Result):
 
         Returns:
             Columns target, estimator, value, low, high (95 % CI), truth, verdict, ess_share (effective sample
-            size as a fraction of the log), reason, jitter, lift, lift_low, lift_high. Without an interval
+            size as a fraction of the log), reason, estimand, lift, lift_low, lift_high. Without an interval
             where the log has too little overlap with the target.
         """
         import pandas as pd
@@ -591,8 +591,8 @@ class OffPolicyResult(Result):
                 judged = (row[key] for key in ("verdict", "ess_share", "reason"))
                 lift = [row.get("lift", {}).get(key) for key in ENDS]
                 ends = (row["estimate"][key] for key in ENDS)
-                rows.append([target, name, *ends, truth, *judged, answer.get("jitter"), *lift])
-        columns = ["target", "estimator", *ENDS, "truth", "verdict", "ess_share", "reason", "jitter"]
+                rows.append([target, name, *ends, truth, *judged, answer.get("estimand"), *lift])
+        columns = ["target", "estimator", *ENDS, "truth", "verdict", "ess_share", "reason", "estimand"]
         columns += ["lift", "lift_low", "lift_high"]
         return pd.DataFrame(rows, columns=columns)
 

@@ -40,7 +40,7 @@ class FittedWorld(ABC):
 
 @dataclass(frozen=True)
 class Empirical(FittedWorld):
-    """Clicks of the log over those that its response predicts for requests it has not learned from."""
+    """Clicks of the log over those that its click model predicts for requests it has not learned from."""
 
     checks: Mapping[str, Any]
 

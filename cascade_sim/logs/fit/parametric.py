@@ -176,7 +176,7 @@ def _closed(store: Any, sample: Sample, name: str, seed: int) -> dict[str, Any]:
     }
     wave = daily_wave(sample)
     if wave is not None:
-        world["seasons"] = wave
+        world["seasonality"] = wave
     within = moments.spread_within_ad(sample, one) if sample.has("bid") else 0.0
     bidding: dict[str, Any] = {"rule": "none"}
     if within > 0.05:  # a bid that changes from request to request, as the platform's rule makes it
@@ -323,8 +323,8 @@ def conversions(sample: Sample) -> dict[str, Any]:
     """Conversions per click as a base logit, and their delays as a mixture of exponentials."""
     from scipy.special import logit
 
-    found: dict[str, Any] = {"base_logit": -2.2, "weight": 0.0, "opposed_to": None, "opposition": 0.0,
-                             "pair_noise": 0.0}  # fmt: skip
+    found: dict[str, Any] = {"base_logit": -2.2, "weight": 0.0, "pair_noise": 0.0}
+    found |= {"anti_correlated_group": None, "anti_correlation": 0.0}
     known = sample.has("click", "conversion")
     rate = moments.conversions_per_click(sample, np.ones(len(sample))) if known else np.nan
     if 0 < rate < 1:
