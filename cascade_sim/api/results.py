@@ -339,7 +339,7 @@ class FitResult(Result):
     fitted: FittedWorld = field(repr=False)
 
     def frame(self) -> pd.DataFrame:
-        """Return fitted against logged values: a row per click check, or per moment of a parametric world."""
+        """Return fitted against logged values: a row per click check, or statistic of a parametric world."""
         return self.fitted.frame()
 
     def title(self) -> str:
@@ -364,23 +364,23 @@ class RealismResult(Result):
 
     @property
     def verdict(self) -> str:
-        """Verdict "alike", "nearly" or "unlike", by the classifier's excess AUC."""
+        """Verdict "equivalent", "inconclusive" or "different", by the classifier's excess AUC."""
         return str(self.answer["verdict"])
 
     @property
-    def not_captured(self) -> list[str]:
+    def gaps(self) -> list[str]:
         """Properties of the log that the world lacks, in sentences."""
-        return list(self.answer["not_captured"])
+        return list(self.answer["gaps"])
 
     def frame(self) -> pd.DataFrame:
-        """Return a row per moment.
+        """Return a row per summary statistic.
 
         Returns:
-            Columns moment, group, log, world and gap with 95 % CIs, is_relative, differs.
+            Columns statistic, group, log, world and gap with 95 % CIs, is_relative, differs.
         """
-        from cascade_sim.logs.fit.realism import moments_frame
+        from cascade_sim.logs.fit.realism import statistics_frame
 
-        return moments_frame(self.answer["moments"])
+        return statistics_frame(self.answer["statistics"])
 
     def classifier(self) -> pd.DataFrame:
         """Return AUC, AUC between two periods of the log and excess, for requests and for impressions."""
