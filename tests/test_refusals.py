@@ -82,7 +82,7 @@ def test_a_long_override_leaves_room_for_what_is_wrong_with_it(capsys):
     "override",
     ["market={update: 1.0e-306}", "market={window: 1.0e-306}", "market={checkpoint: 1.0e+308}",
      "market={bidders: {a: {share: 1.0e+308}, b: {share: 1.0e+308}}}",
-     "market={training: {every: 1.0e-306}}"],
+     "market={training: {interval: 1.0e-306}}"],
 )  # fmt: skip
 def test_times_and_shares_that_cannot_be_counted_with_are_refused(override):
     with pytest.raises(ScenarioError, match="expected a number from"):

@@ -293,7 +293,7 @@ ESS_OF = ("local_dr", "ips", "slate_ips")
 
 def is_launch(target: Mapping[str, Any]) -> bool:
     """Whether a target fixes its parameters; files of older versions have none that does."""
-    return target.get("jitter") == "drop"
+    return target.get("estimand") == "launch"
 
 
 def targets_of(part: Mapping[str, Any], log: str) -> dict[str, Mapping[str, Any]]:

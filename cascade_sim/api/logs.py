@@ -150,8 +150,8 @@ def fit_world(
     """Fit a world to an imported log and write the scenario that runs it.
 
     Requests, candidates and bids are resampled from the log in blocks of time; clicks come from a fitted
-    click model. With `parametric` the world is synthetic, with parameters fitted to the log's moments, and
-    contains no row of the log.
+    click model. With `parametric` the world is synthetic, with parameters fitted to the log's summary
+    statistics, and contains no row of the log.
 
     Args:
         log: folder of the log store, or an ImportResult.
@@ -189,7 +189,7 @@ def realism(
 ) -> RealismResult:
     """Measure the realism of a world against an imported log.
 
-    By moments, a classifier two-sample test and the lifts of what-ifs.
+    By summary statistics, a classifier two-sample test and the lifts of what-ifs.
 
     Args:
         log: folder of the log store, or an ImportResult.
@@ -199,12 +199,12 @@ def realism(
         out: folder for JSON, CSV and HTML.
 
     Returns:
-        RealismResult; `.verdict` is "alike", "nearly" or "unlike".
+        RealismResult; `.verdict` is "equivalent", "inconclusive" or "different".
 
     Raises:
         UserError: no log store, or a world that is not comparable with it.
 
-    >>> realism("stores/quick", "worlds/quick.yaml").verdict in ("alike", "nearly", "unlike")
+    >>> realism("stores/quick", "worlds/quick.yaml").verdict in ("equivalent", "inconclusive", "different")
     True
     """
     from cascade_sim.logs.fit.realism import compare_world, write_realism

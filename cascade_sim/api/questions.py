@@ -28,7 +28,7 @@ from cascade_sim.foundation.loading import loading
 if TYPE_CHECKING:
     from cascade_sim.diagnostics.reopen import Trust
     from cascade_sim.foundation.progress import Progress
-    from cascade_sim.scenario.questions import Jitter
+    from cascade_sim.scenario.questions import Estimand
     from cascade_sim.scenario.schema import Scenario
     from cascade_sim.scenario.targets import Target
 
@@ -122,7 +122,7 @@ def off_policy(
     run: RunLike,
     changes: Mapping[str, Any] | Sequence[str] = (),
     *,
-    jitter: str | None = None,
+    estimand: str | None = None,
     estimator: Texts = (),
     reward: str | None = None,
     truth: bool = True,
@@ -132,12 +132,13 @@ def off_policy(
     """Estimate the value of another policy from the randomised logs of a run (off-policy evaluation).
 
     Changed parameters are evaluated as a rollout: fixed at their values, with the lift over the current
-    values fixed as well (jitter "drop"), or with the log's randomisation around the new value ("keep").
+    values fixed as well (estimand "launch"), or with the log\'s randomisation around the new value
+    ("jittered").
 
     Args:
         run: run folder, imported log, RunResult or ImportResult.
         changes: {path: value} or texts "path=value"; by default the scenario's off_policy.targets.
-        jitter: "drop" or "keep"; by default the scenario's off_policy.jitter.
+        estimand: "launch" or "jittered"; by default the scenario's off_policy.estimand.
         estimator: names of estimators; by default all that apply.
         reward: the reward that `.frame()` reports, "revenue" or "clicks"; by default revenue, of a log
             without prices clicks.
@@ -158,10 +159,10 @@ def off_policy(
     1
     """
     from cascade_sim.foundation.progress import Progress
-    from cascade_sim.scenario.questions import JITTERS
+    from cascade_sim.scenario.questions import ESTIMANDS
 
-    if not (jitter is None or jitter in JITTERS):
-        raise UserError(f"--jitter: {unknown_name('choice', jitter, JITTERS)}")
+    if not (estimand is None or estimand in ESTIMANDS):
+        raise UserError(f"--estimand: {unknown_name('choice', estimand, ESTIMANDS)}")
     if isinstance(changes, Mapping):
         changes = [f"{key}={value}" for key, value in changes.items()]
     changes = as_texts(changes)
@@ -170,7 +171,7 @@ def off_policy(
             run_path(run),
             trusted(run, trust),
             changes,
-            cast("Jitter | None", jitter),
+            cast("Estimand | None", estimand),
             as_texts(estimator),
             truth,
             progress,
@@ -193,7 +194,7 @@ def _off_policy(
     path: Path,
     trust: Trust,
     changes: Sequence[str],
-    jitter: Jitter | None,
+    estimand: Estimand | None,
     estimators: Sequence[str],
     truth: bool,
     progress: Progress,
@@ -211,7 +212,7 @@ def _off_policy(
     for name in estimators:
         if name not in ESTIMATORS:
             raise UserError(f"--estimator: {unknown_name('estimator', name, ESTIMATORS)}")
-    _asked(changes, "drop")  # a mistake is told before anything is opened
+    _asked(changes, "launch")  # a mistake is told before anything is opened
     opened = reopen(path, trust)
     scenario = opened.scenario
     if scenario.world.replay is not None and about_of(scenario.world, path)[0].level == "winners":
@@ -219,7 +220,7 @@ def _off_policy(
             raise UserError(f"{path}: say what to change with --set, as in slates.temperature=0.1")
         place = find_log(scenario.world.replay.log, path)
         assert place is not None
-        asked = _asked(changes, "drop")
+        asked = _asked(changes, "launch")
         with progress.stage("estimates", len(asked), "targets"):
             return winners_answers(open_store(place), scenario.seed, asked, estimators), {}
     sim = opened.sim
@@ -228,10 +229,10 @@ def _off_policy(
 
         if not changes:
             raise UserError(f"{path}: say what to change with --set, as in slates.temperature=0.1")
-        asked = _asked(changes, "drop")
+        asked = _asked(changes, "launch")
         with progress.stage("estimates", len(asked), "targets"):
             return market_answers(sim, opened.arm(), asked, estimators), {}
-    kind = jitter or (scenario.off_policy.jitter if scenario.off_policy is not None else "drop")
+    kind = estimand or (scenario.off_policy.estimand if scenario.off_policy is not None else "launch")
     asked = _asked(changes, kind)
     _refuse_targets(path, scenario, asked)
     assert scenario.off_policy is not None
@@ -257,12 +258,12 @@ def _off_policy(
     return answers, slopes
 
 
-def _asked(changes: Sequence[str], jitter: Jitter) -> list[Target]:
+def _asked(changes: Sequence[str], estimand: Estimand) -> list[Target]:
     """The policy that a command asks about; nothing if it changes nothing."""
     from cascade_sim.scenario.targets import parse_target
 
     try:
-        return [parse_target("the asked policy", changes, jitter)] if changes else []
+        return [parse_target("the asked policy", changes, estimand)] if changes else []
     except UserError as error:
         raise UserError(f"--set {error}") from None
 
@@ -275,7 +276,7 @@ def _refuse_estimators(names: Sequence[str], targets: Sequence[Target]) -> None:
     if not names or set(names) & set(known):
         return
     is_kept = any(target.is_launch for target in targets) and set(names) <= set(PARAMETER_ESTIMATORS)
-    hint = "; it weighs the log's own noise around another centre: --jitter keep" if is_kept else ""
+    hint = "; it weighs the log's own noise around another centre: --estimand jittered" if is_kept else ""
     raise UserError(f"--estimator {', '.join(names)}: here {', '.join(known)} answer{hint}")
 
 

@@ -339,7 +339,7 @@ class FitResult(Result):
     fitted: FittedWorld = field(repr=False)
 
     def frame(self) -> pd.DataFrame:
-        """Return fitted against logged values: a row per click check, or per moment of a parametric world."""
+        """Return fitted against logged values: a row per click check, or statistic of a parametric world."""
         return self.fitted.frame()
 
     def title(self) -> str:
@@ -364,23 +364,23 @@ class RealismResult(Result):
 
     @property
     def verdict(self) -> str:
-        """Verdict "alike", "nearly" or "unlike", by the classifier's excess AUC."""
+        """Verdict "equivalent", "inconclusive" or "different", by the classifier's excess AUC."""
         return str(self.answer["verdict"])
 
     @property
-    def not_captured(self) -> list[str]:
+    def gaps(self) -> list[str]:
         """Properties of the log that the world lacks, in sentences."""
-        return list(self.answer["not_captured"])
+        return list(self.answer["gaps"])
 
     def frame(self) -> pd.DataFrame:
-        """Return a row per moment.
+        """Return a row per summary statistic.
 
         Returns:
-            Columns moment, group, log, world and gap with 95 % CIs, is_relative, differs.
+            Columns statistic, group, log, world and gap with 95 % CIs, is_relative, differs.
         """
-        from cascade_sim.logs.fit.realism import moments_frame
+        from cascade_sim.logs.fit.realism import statistics_frame
 
-        return moments_frame(self.answer["moments"])
+        return statistics_frame(self.answer["statistics"])
 
     def classifier(self) -> pd.DataFrame:
         """Return AUC, AUC between two periods of the log and excess, for requests and for impressions."""
@@ -564,7 +564,7 @@ class OffPolicyResult(Result):
     """Off-policy estimates.
 
     Attributes:
-        answers: {target: estimates}; "jitter" of an answer is "drop" (a rollout) or "keep".
+        answers: {target: estimates}; "estimand" of an answer is "launch" (a rollout) or "jittered".
         slopes: {parameter: slope estimates}.
         reward: the reward that `frame` reports.
     """
@@ -578,7 +578,7 @@ class OffPolicyResult(Result):
 
         Returns:
             Columns target, estimator, value, low, high (95 % CI), truth, verdict, ess_share (effective sample
-            size as a fraction of the log), reason, jitter, lift, lift_low, lift_high. Without an interval
+            size as a fraction of the log), reason, estimand, lift, lift_low, lift_high. Without an interval
             where the log has too little overlap with the target.
         """
         import pandas as pd
@@ -591,8 +591,8 @@ class OffPolicyResult(Result):
                 judged = (row[key] for key in ("verdict", "ess_share", "reason"))
                 lift = [row.get("lift", {}).get(key) for key in ENDS]
                 ends = (row["estimate"][key] for key in ENDS)
-                rows.append([target, name, *ends, truth, *judged, answer.get("jitter"), *lift])
-        columns = ["target", "estimator", *ENDS, "truth", "verdict", "ess_share", "reason", "jitter"]
+                rows.append([target, name, *ends, truth, *judged, answer.get("estimand"), *lift])
+        columns = ["target", "estimator", *ENDS, "truth", "verdict", "ess_share", "reason", "estimand"]
         columns += ["lift", "lift_low", "lift_high"]
         return pd.DataFrame(rows, columns=columns)
 

@@ -7,6 +7,7 @@ RENAMED = {
     "check-power": {"--change": "--effect-size", "--runs": "--replications"},
     "contrast": {"--over": "--metrics", "--on": "--candidates"},
     "fit-world": {"--share": "--fit-share"},
+    "off-policy": {"--jitter": "--estimand"},
     "realism": {"--part": "--log-part"},
     "tune": {"--by": "--criterion", "--uneven": "--allow-unequal-grids"},
 }

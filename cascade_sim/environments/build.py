@@ -9,7 +9,7 @@ from cascade_sim.environments.base import Environment
 from cascade_sim.environments.fitted import Fitted
 from cascade_sim.environments.replayed import Replayed
 from cascade_sim.environments.synthetic import Synthetic
-from cascade_sim.logs.replay.fitted import open_response
+from cascade_sim.logs.replay.fitted import open_click_model
 from cascade_sim.logs.store.store import open_store
 from cascade_sim.scenario.schema import Scenario, World
 
@@ -27,11 +27,11 @@ def environment_of(
 
 
 def check_log(world: World) -> None:
-    """UserError where the log of a world, or the response fitted to it, holds what none can."""
+    """UserError where the log of a world, or the click model fitted to it, holds what none can."""
     logged = world.replay
     if logged is None:
         return
     assert logged.digest is not None  # it was found when the scenario was read
     store = open_store(logged.log)
     if logged.fitted is not None:
-        open_response(Path(logged.fitted.response), store, logged.digest)
+        open_click_model(Path(logged.fitted.click_model), store, logged.digest)

@@ -1,4 +1,4 @@
-"""A world fitted to a log: its requests drawn again, and a response in place of its clicks."""
+"""A world fitted to a log: its requests drawn again, and a click model in place of its clicks."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from cascade_sim.environments.market_inputs import LoggedVisits
 from cascade_sim.environments.page_columns import Log, by_request
 from cascade_sim.environments.uncertainty.replicates import ReplicateUncertainty
 from cascade_sim.logs.replay.budgets import LoggedBudgets
-from cascade_sim.logs.replay.fitted import FittedTruth, FittedWorld, ResampledReplay, open_response
-from cascade_sim.scenario.log_support import about_of, find_response
+from cascade_sim.logs.replay.fitted import FittedTruth, FittedWorld, ResampledReplay, open_click_model
+from cascade_sim.scenario.log_support import about_of, find_click_model
 from cascade_sim.scenario.market import Budgets, Market
 from cascade_sim.scenario.schema import Route, Scenario
 from cascade_sim.scenario.sections import Fitted as FittedSpec
@@ -39,8 +39,10 @@ class Fitted(Environment):
         self, scenario: Scenario, seed: int, logged: ReplayedLog, fitted: FittedSpec, workers: int, home: Path
     ):
         super().__init__(scenario, seed)
-        store, folder = store_of(logged, home), find_response(fitted.response, home)
-        response = open_response(folder or Path(fitted.response), store, about_of(scenario.world, home)[1])
+        store, folder = store_of(logged, home), find_click_model(fitted.click_model, home)
+        response = open_click_model(
+            folder or Path(fitted.click_model), store, about_of(scenario.world, home)[1]
+        )
         self.replay = ResampledReplay(store, response, fitted.block, seed)
         self._truth: FittedTruth = FittedTruth(self.replay)
         self.world: FittedWorld = FittedWorld(self.replay, seed)
@@ -74,7 +76,7 @@ class Fitted(Environment):
         return True
 
     def page_columns(self, log: Log, n_requests: int, charging: str) -> dict[str, NDArray[np.float64]]:
-        """With how uncertain the response is."""
+        """With how uncertain the click model is."""
         (ctr, expected), unsure = self._expected(log), self.uncertainty(n_requests)
         charged = self.charged(log, expected, charging)
         made = by_request(log, expected, n_requests, charged)

@@ -77,8 +77,8 @@ def _sides(
 ) -> tuple[tuple[Columns, Columns], float, np.ndarray | None]:
     """The columns of both ways, the share of the requests that they are of, and the unit of each row.
 
-    Of all requests they have in them how uncertain a click model, or a fitted response, is; of a whole log
-    the rows are units already.
+    Of all requests they include the uncertainty of an imputation model, or of a fitted click model; of a
+    whole log the rows are units already.
     """
     made = tuple(
         {name: np.concatenate([part.columns[name] for part in side]) for name in side[0].columns}

@@ -6,7 +6,7 @@ SimPy processes, which hold no state of their own; all of it is in `MarketRun` a
     deliveries   at the end of a window, clicks that have arrived are charged, holds that ended are released
     days         at midnight, when a window always ends, budgets are new
     bidding      every `update` seconds bidders see what came in and set new bids
-    training     every `training.every` seconds the models learn from what was shown and are redeployed
+    training     every `training.interval` seconds the models learn from what was shown and are redeployed
     checkpoints  every `checkpoint` seconds the whole state is handed out; `restore` goes on from it
 Within a window blocks are ranked by several threads; settlement is sequential, so the log does not depend
 on the number of workers.

@@ -51,7 +51,7 @@ def run_markets(sim: Simulation, context: RunContext) -> dict[str, Any]:
     arms = {name: load_figures(file) for name, file in files.items()}
     if spec.training is not None:
         report = sim.scenario.report
-        after = spec.training.settle
+        after = spec.training.burn_in
         learning = learning_sections(arms, report.baseline, report.resamples, sim.seed, after)
         arms = {name: {**section, "learning": learning[name]} for name, section in arms.items()}
     return {

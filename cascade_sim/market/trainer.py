@@ -1,6 +1,6 @@
 """The Trainer of a market: learns from what the arm has shown recently, and redeploys.
 
-Every `every` seconds the arm's models are fitted on the impressions of the last `history`
+Every `interval` seconds the arm's models are fitted on the impressions of the last `window`
 seconds, explored ones included, from the weights that are deployed. A click counts if it has arrived by
 then. Students (distill, ltr) follow: the new teacher scores candidates of a sample of the same requests, at
 the bids of the market's start. The arm owns copies of its models; nobody else sees them change. A model with
@@ -87,7 +87,7 @@ class Trainer:
 
     def __init__(self, sim: Simulation, arm: Arm, spec: Training, exploration: float = 0.0):
         self.sim, self.spec, self.exploration = sim, spec, exploration
-        self.arm, self.version, self.due = arm, 0, spec.every
+        self.arm, self.version, self.due = arm, 0, spec.interval
         self.recent = RecentImpressions()
         self._panel = Panel(sim, arm, spec.panel)
         self._modules = self._own_models(arm)
@@ -105,9 +105,9 @@ class Trainer:
 
     def train(self, now: float) -> None:
         """Fit every model, redeploy, and look at the panel. Without any impression the models stay."""
-        every = self.spec.every
-        self.due = (np.floor(now / every) + 1) * every
-        shown = self.recent.since(now - (self.spec.history or every))
+        interval = self.spec.interval
+        self.due = (np.floor(now / interval) + 1) * interval
+        shown = self.recent.since(now - (self.spec.window or interval))
         if not len(shown["request"]):
             return
         self.version += 1
@@ -134,7 +134,7 @@ class Trainer:
         seen = self._measured + ([(end, *self._measured[-1][1:])] if self._measured[-1][0] < end else [])
         return {
             "requests": self.spec.panel,
-            "every": self.spec.every,
+            "interval": self.spec.interval,
             "exploration": self.exploration,
             **self._ranker(),
             "time": [time for time, _, _ in seen],

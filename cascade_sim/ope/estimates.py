@@ -241,7 +241,7 @@ def parameter_forecast(sim: Simulation, arm: Arm, log: ParameterLog, target: Tar
 
 def centre_forecast(sim: Simulation, arm: Arm, log: ParameterLog) -> dict[str, Floats]:
     """The forecast with the parameters at their centres: it knows nothing of the noise.  {reward: [R]}"""
-    return parameter_forecast(sim, arm, log, logged_parameters("drop"))
+    return parameter_forecast(sim, arm, log, logged_parameters("launch"))
 
 
 def page_odds(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> Floats:
@@ -304,7 +304,7 @@ def true_slopes(sim: Simulation, arm: Arm, log: ParameterLog) -> dict[str, dict[
         for side in (1.0, -1.0):
             moved = centre * np.exp(side * STEP) if parameter == "reserve_cpc" else centre + side * STEP
             served = parameter_truth(
-                sim, arm, log, Target(parameter, {parameter: float(moved)}, jitter="keep")
+                sim, arm, log, Target(parameter, {parameter: float(moved)}, estimand="jittered")
             )
             ends.append({reward: float(values.mean()) for reward, values in served.items()})
         slope[parameter] = {reward: (ends[0][reward] - ends[1][reward]) / (2 * STEP) for reward in ends[0]}

@@ -40,7 +40,7 @@ from cascade_sim.ope.log import (
     read_slate_log,
     write_logs,
 )
-from cascade_sim.scenario.questions import Jitter
+from cascade_sim.scenario.questions import Estimand
 from cascade_sim.scenario.targets import AS_LOGGED, Target, logged_parameters, parse_target
 from cascade_sim.study.simulation import Simulation
 
@@ -61,8 +61,8 @@ def run_off_policy(sim: Simulation, arm: Arm, folder: Path, progress: Progress) 
     assert section is not None
     write_logs(sim, arm, folder, progress)
     logs = read_logs(sim, folder)
-    targets = [parse_target(name, changes, section.jitter) for name, changes in section.targets.items()]
-    asked = with_references(targets, logs, section.jitter)
+    targets = [parse_target(name, changes, section.estimand) for name, changes in section.targets.items()]
+    asked = with_references(targets, logs, section.estimand)
     with progress.stage("off-policy estimates", len(asked), "targets") as bar:
         for log in (logs.parameters, logs.slates):
             if log is not None and log.visits.is_sample:
@@ -93,7 +93,7 @@ def about(sim: Simulation, arm: Arm, logs: Logs) -> dict[str, Any]:
     logged: dict[str, Any] = {"arm": arm.name, "clip": section.clip}
     if logs.parameters is not None:
         law = randomiser(sim.scenario)
-        logged["jitter"] = section.jitter
+        logged["estimand"] = section.estimand
         logged["parameters"] = {
             "requests": len(logs.parameters),
             "centres": dict(law.centres),
@@ -104,11 +104,11 @@ def about(sim: Simulation, arm: Arm, logs: Logs) -> dict[str, Any]:
     return logged
 
 
-def with_references(targets: Sequence[Target], logs: Logs, jitter: Jitter) -> list[Target]:
+def with_references(targets: Sequence[Target], logs: Logs, estimand: Estimand) -> list[Target]:
     """Parameters first, then pages, each led by the current policy: for launches without the log's noise."""
     made: list[Target] = []
     if logs.parameters is not None:
-        made += [logged_parameters(jitter), *(target for target in targets if not target.is_slate)]
+        made += [logged_parameters(estimand), *(target for target in targets if not target.is_slate)]
     if logs.slates is not None:
         pages = [target for target in targets if target.is_slate]
         made += [logged_pages(), *pages]
@@ -130,7 +130,7 @@ def answers(
 ) -> dict[str, dict[str, Any]]:
     """From logs alone: {target: {"log", "changes", "rewards": {reward: {"logged", "estimators", …}}}}.
 
-    Beside them "jitter", of targets of the parameters only (`scenario.targets`): a launch drops it.
+    Beside them "estimand", of targets of the parameters only (`scenario.targets`): "launch" drops the noise.
     """
     by_target = {}
     for target in targets:
@@ -139,7 +139,7 @@ def answers(
             rewards[reward] = answer_of(evidence, names)
         by_target[target.name] = {
             "log": "slates" if target.is_slate else "parameters",
-            **({} if target.is_slate else {"jitter": target.jitter}),
+            **({} if target.is_slate else {"estimand": target.estimand}),
             "changes": target.words,
             "rewards": rewards,
         }
@@ -253,9 +253,9 @@ def add_truth(
 ) -> None:
     """Put the simulator's value beside each answer, and whether intervals cover it."""
     means: dict[str, dict[str, float]] = {}
-    for jitter in sorted({target.jitter for target in targets if not target.is_slate}):
+    for estimand in sorted({target.estimand for target in targets if not target.is_slate}):
         assert logs.parameters is not None
-        start = logged_parameters(jitter)
+        start = logged_parameters(estimand)
         means[start.name] = _means(parameter_truth(sim, arm, logs.parameters, start))
     for target in targets:
         served: Mapping[str, Floats]
@@ -271,7 +271,7 @@ def add_truth(
         for reward, answer in by_target[target.name]["rewards"].items():
             truth = means[target.name][reward]
             answer["truth"] = {"value": truth}
-            current = {} if target.is_slate else means[logged_parameters(target.jitter).name]
+            current = {} if target.is_slate else means[logged_parameters(target.estimand).name]
             if current.get(reward):
                 answer["true_lift"] = {"value": truth / current[reward] - 1.0}
             for row in answer["estimators"].values():

@@ -107,10 +107,10 @@ def _check_world(scenario: Scenario) -> Iterator[Problem]:
                 ("world", "groups", name), f"'{name}' is a built-in feature; give the group another name"
             )
     groups = ("world", "groups")
-    group = world.conversion.opposed_to
+    group = world.conversion.anti_correlated_group
     if group is not None and group not in world.groups:
         text = unknown_name("group", group, world.groups) + " (or null for none)"
-        yield Problem(("world", "conversion", "opposed_to"), text, uses=(groups,))
+        yield Problem(("world", "conversion", "anti_correlated_group"), text, uses=(groups,))
     delay = world.conversion.delay
     if delay is not None:
         at: KeyPath = ("world", "conversion", "delay")
@@ -137,10 +137,10 @@ def _check_hidden(world: World) -> Iterator[Problem]:
         elif dims is not None and dims != world.groups[group].dims:
             text = f"{dims} is not the length of {group}'s vectors, {world.groups[group].dims}; remove dims"
             yield Problem((*at, "dims"), text, uses=((*at, "group"), groups))
-    for name in world.seasons.groups if world.seasons is not None else ():
+    for name in world.seasonality.groups if world.seasonality is not None else ():
         if name not in world.groups:
             text = unknown_name("group", name, world.groups)
-            yield Problem(("world", "seasons", "groups", name), text, uses=(groups,))
+            yield Problem(("world", "seasonality", "groups", name), text, uses=(groups,))
 
 
 def tail_fault(tail: float | None, sigma: float) -> str:
@@ -599,8 +599,8 @@ def _world_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
             ),
         ]
     churn = scenario.world.churn
-    if churn is not None and churn.share * ads < retrieved <= ads:
-        there, share = int(churn.share * ads), ("world", "churn", "share")
+    if churn is not None and churn.available_share * ads < retrieved <= ads:
+        there, share = int(churn.available_share * ads), ("world", "churn", "available_share")
         text = f"{retrieved} is more than the {there} ads that are there at a time; use at most {there}"
         few = f"{there} ads at a time are fewer than the {retrieved} to retrieve; use {retrieved / ads:.3g}"
         yield [*_sizes_of_retrieval(arm, text), (share, few)]
@@ -782,10 +782,10 @@ def _check_training(scenario: Scenario) -> Iterator[Problem]:
     for name in scenario.models:
         yield from _check_dumper(scenario, name)
     assert scenario.market is not None
-    deployments = int(scenario.market.days * DAY // training.every)
-    if training.settle is not None and training.settle >= max(1, deployments):
-        text = f"{training.settle} of {deployments} deployments would be left out; at least one must be left"
-        yield Problem(("market", "training", "settle"), text)
+    deployments = int(scenario.market.days * DAY // training.interval)
+    if training.burn_in is not None and training.burn_in >= max(1, deployments):
+        text = f"{training.burn_in} of {deployments} deployments would be left out; at least one must be left"
+        yield Problem(("market", "training", "burn_in"), text)
     for name, overrides in scenario.arms.items():
         *steps, ranking = (stage.model for _, stage in resolve_arm(scenario, overrides).sections)
         if not {*steps, ranking} & set(scenario.models):
@@ -870,7 +870,7 @@ def _check_off_policy(scenario: Scenario) -> Iterator[Problem]:
     for name, changes in section.targets.items():
         at: KeyPath = ("off_policy", "targets", name)
         try:
-            target = parse_target(name, changes, section.jitter)
+            target = parse_target(name, changes, section.estimand)
         except UserError as error:
             yield Problem(at, str(error))
             continue

@@ -57,14 +57,14 @@ def find_log(log: str, folder: Path) -> Path | None:
     return next((place for place in places if (place / LOG_FILE).is_file()), None)
 
 
-def find_response(response: str, folder: Path) -> Path | None:
-    """The folder of a fitted response: looked for beside the scenario, then from the working folder."""
+def find_click_model(response: str, folder: Path) -> Path | None:
+    """The folder of a fitted click model: looked for beside the scenario, then from the working folder."""
     places = (folder / response, Path(response))
     return next((place for place in places if (place / RESPONSE_FILE).is_file()), None)
 
 
-def response_seal(place: Path) -> str:
-    """The seal that a fitted response has."""
+def click_model_seal(place: Path) -> str:
+    """The seal that a fitted click model has."""
     from cascade_sim.storage.folder import read_object
 
     return str(read_object(place / RESPONSE_FILE).get("seal"))
@@ -99,9 +99,9 @@ def world_from_working_folder(world: World, folder: Path) -> World:
     assert place is not None  # else it was refused
     found: dict[str, Any] = {"log": path_from_working_folder(place), "digest": about_of(world, folder)[1]}
     if world.replay.fitted is not None:
-        response = find_response(world.replay.fitted.response, folder)
+        response = find_click_model(world.replay.fitted.click_model, folder)
         assert response is not None  # else it was refused
-        fitted = {"response": path_from_working_folder(response), "digest": response_seal(response)}
+        fitted = {"click_model": path_from_working_folder(response), "digest": click_model_seal(response)}
         found["fitted"] = world.replay.fitted.model_copy(update=fitted)
     return world.model_copy(update={"replay": world.replay.model_copy(update=found)})
 
@@ -208,14 +208,14 @@ def _check_fitted(scenario: Scenario, folder: Path) -> Iterator[Problem]:
     """What is wrong with `world.replay.fitted`, and with what a fitted world is asked."""
     assert scenario.world.replay is not None and scenario.world.replay.fitted is not None
     fitted, at = scenario.world.replay.fitted, (*AT, "fitted")
-    place = find_response(fitted.response, folder)
+    place = find_click_model(fitted.click_model, folder)
     if place is None:
-        text = f"no fitted response in '{fitted.response}'; make one with fit-world"
-        yield Problem((*at, "response"), text, uses=(at,))
-    elif fitted.digest not in (None, response_seal(place)):
+        text = f"no fitted click model in '{fitted.click_model}'; make one with fit-world"
+        yield Problem((*at, "click_model"), text, uses=(at,))
+    elif fitted.digest not in (None, click_model_seal(place)):
         text = (
-            f"the response in '{fitted.response}' is not the one that this scenario was resolved with; give "
-            "that one, or remove digest"
+            f"the click model in '{fitted.click_model}' is not the one that this scenario was resolved with; "
+            "give that one, or remove digest"
         )
         yield Problem((*at, "digest"), text, uses=(at,))
     for name, spec in scenario.models.items():

@@ -115,14 +115,14 @@ class Compute(Section):
 class Training(Section):
     """Every arm trains its own copies of its models on what it has shown recently."""
 
-    every: float = Field(
+    interval: float = Field(
         default=6 * HOUR, ge=MIN_SECONDS, le=MAX_SECONDS, description="Seconds between two deployments."
     )
-    history: float | None = Field(
+    window: float | None = Field(
         default=None,
         ge=MIN_SECONDS,
         le=MAX_SECONDS,
-        description="Seconds of impressions to learn from; absent: as many as `every`.",
+        description="Seconds of impressions to learn from; absent: as many as `interval`.",
     )
     start_from: Literal["study", "random"] = Field(
         default="study",
@@ -150,7 +150,7 @@ class Training(Section):
         le=10**6,
         description="Requests on which every deployment is compared with the truth.",
     )
-    settle: int | None = Field(
+    burn_in: int | None = Field(
         default=None,
         ge=0,
         le=10**6,
@@ -161,11 +161,11 @@ class Training(Section):
     )
 
     @model_serializer(mode="wrap")
-    def _without_absent_settle(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_absent_burn_in(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What is left to the default is written, and hashed, as before there was a choice."""
         data: dict[str, Any] = write(self)
-        if self.settle is None:
-            data.pop("settle", None)
+        if self.burn_in is None:
+            data.pop("burn_in", None)
         return data
 
 

@@ -188,15 +188,18 @@ def _hidden_sizes(world: World) -> dict[str, Any]:
     if world.intent is not None:
         group = world.intent.group
         of_ad += _padded(world.groups[group].dims if group is not None else world.intent.dims or 4)
-    if world.ids is not None:
-        of_user, of_ad = of_user + _padded(world.ids.dims + 2), of_ad + _padded(world.ids.dims + 2)
+    if world.id_effects is not None:
+        of_user, of_ad = (
+            of_user + _padded(world.id_effects.dims + 2),
+            of_ad + _padded(world.id_effects.dims + 2),
+        )
     if world.drift is not None:
         of_user += 2 * _padded(sum(group.dims for group in world.groups.values()))
     if world.history is not None:
         of_user += world.history.length
     if world.churn is not None:
         of_ad += 4  # two numbers of double length
-    spare = 1.0 if world.churn is None else SPARE / world.churn.share
+    spare = 1.0 if world.churn is None else SPARE / world.churn.available_share
     return {"hidden_of_user": of_user, "hidden_of_ad": of_ad, "spare": spare}
 
 
@@ -212,7 +215,7 @@ def _market_sizes(spec: Market | None, n_arms: int) -> dict[str, Any]:
         return {}
     whole, charging, training = spec.days * DAY, spec.charging, spec.training
     is_late = charging.click_delay > 0
-    learned = 0.0 if training is None else training.history or training.every
+    learned = 0.0 if training is None else training.window or training.interval
     return {
         "rate": spec.requests_per_second,
         "days": spec.days,

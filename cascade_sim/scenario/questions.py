@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, Field
 
 from cascade_sim.scenario.sections import MAX_REQUESTS, Name, Section
 
-Jitter = Literal["drop", "keep"]  # what becomes of the parameters' noise: see `targets`
-JITTERS: tuple[Jitter, ...] = get_args(Jitter)
+Estimand = Literal["launch", "jittered"]  # what becomes of the parameters' noise: see `targets`
+ESTIMANDS: tuple[Estimand, ...] = get_args(Estimand)
 MAX_DEPTH = 12  # propensities sum over subsets of the list
 
 
@@ -69,11 +69,10 @@ class OffPolicy(Section):
         "parameters, "
         "[slates.temperature=…, ranking.model=…] for the pages.",
     )
-    jitter: Jitter = Field(
-        default="drop",
-        description="drop: targets of the parameters are launches, the parameters fixed at their values. "
-        "keep: the "
-        "log's own noise around the value.",
+    estimand: Estimand = Field(
+        default="launch",
+        description="launch: targets of the parameters are launches, the parameters fixed at their values. "
+        "jittered: the log's own noise around the value.",
     )
     clip: float = Field(
         default=10.0, gt=0, le=1e6, description="Largest weight of clipped estimators and of the bounds."

@@ -11,10 +11,24 @@ KEYS = {
     "world.replay.market": "log",
     "models.*.luck": "training_seed",
     "models.*.dumped_by": "logged_scores_from",
+    "off_policy.jitter": "estimand",
+    "market.training.every": "interval",
+    "market.training.history": "window",
+    "market.training.settle": "burn_in",
+    "world.ids": "id_effects",
+    "world.seasons": "seasonality",
+    "world.churn.share": "available_share",
+    "world.churn.life": "mean_lifetime_days",
+    "world.intent.level": "common_shift_sd",
+    "world.history.choices": "candidate_pool",
+    "world.conversion.opposed_to": "anti_correlated_group",
+    "world.conversion.opposition": "anti_correlation",
+    "world.replay.fitted.response": "click_model",
 }
 # Path of a value -> its earlier and its present texts.
 VALUES = {
     "models.*.data.*": {"bootstrap": "cold_start"},
+    "off_policy.estimand": {"drop": "launch", "keep": "jittered"},
 }
 
 

@@ -166,11 +166,13 @@ class Conversion(Section):
     base_logit: Logit = Field(default=-2.2, description="Logit of the conversion rate at zero affinity.")
     dims: Dims = Field(default=4, description="Length of the user's and the ad's conversion vector.")
     weight: Weight = Field(default=1.0, description="Weight of the conversion affinity in the logit.")
-    opposed_to: GroupName | None = Field(
+    anti_correlated_group: GroupName | None = Field(
         default="G4",
         description="Feature group whose affinity pulls conversions the other way, or null for none.",
     )
-    opposition: Share = Field(default=0.2, description="How strongly it pulls: 0 not at all, 1 entirely.")
+    anti_correlation: Share = Field(
+        default=0.2, description="Minus the correlation of the two affinities: 0 none, 1 entire."
+    )
     pair_noise: Deviation = Field(
         default=0.3, description="Standard deviation of the part no model can know."
     )
@@ -205,13 +207,13 @@ class Intent(Section):
         description="Feature group whose ad vectors the intent meets, so that models see the ad's side of "
         "it; null: vectors of the ads that no model sees.",
     )
-    level: Deviation = Field(
+    common_shift_sd: Deviation = Field(
         default=0.0,
         description="Standard deviation of a shift of the logit, the same for all ads that meet the intent.",
     )
 
 
-class Ids(Section):
+class IdEffects(Section):
     """Hidden effects in the CTR logit that belong to identities; dense features do not show them."""
 
     user: Deviation = Field(default=0.0, description="Standard deviation of a bias of each user.")
@@ -236,7 +238,7 @@ class Drift(Section):
     )
 
 
-class Seasons(Section):
+class Seasonality(Section):
     """Waves of the CTR logit over the hours of a day and the days of a week; day 0 is a Monday."""
 
     daily: Deviation = Field(default=0.0, description="Height of the daily wave of the logit.")
@@ -255,15 +257,15 @@ class Seasons(Section):
 class Churn(Section):
     """Ads that come and go in simulated time. Retrieval finds those that are there when a request arrives."""
 
-    share: float = Field(
+    available_share: float = Field(
         default=0.7, gt=0, lt=1, description="Share of the corpus that is there at any time."
     )
-    life: float = Field(
+    mean_lifetime_days: float = Field(
         default=7.0,
         gt=0,
         le=10_000,
         description="Mean days of an ad's life, half to one and a half of them by ad. After a rest of "
-        "(1 - share) / share lives it comes back.",
+        "(1 - available_share) / available_share lives it comes back.",
     )
 
 
@@ -271,7 +273,7 @@ class History(Section):
     """What users clicked before time 0, which models may see."""
 
     length: int = Field(default=20, ge=1, le=1000, description="Ads kept of each user.")
-    choices: int = Field(
+    candidate_pool: int = Field(
         default=30,
         ge=1,
         le=10_000,
@@ -279,25 +281,25 @@ class History(Section):
     )
 
 
-RICHER = ("intent", "ids", "drift", "seasons", "churn", "history")
+RICHER = ("intent", "id_effects", "drift", "seasonality", "churn", "history")
 
 RESAMPLED = ("request", "user", "hour")  # what the intervals of a replayed log may resample
 
 
 class Fitted(Section):
-    """A response fitted to the log: requests come again, and clicks are drawn."""
+    """A click model fitted to the log: requests come again, and clicks are drawn."""
 
-    response: str = Field(
+    click_model: str = Field(
         min_length=1,
         max_length=4096,
-        description="Folder of the response, as seen from the scenario or the working folder.",
+        description="Folder of the click model, as seen from the scenario or the working folder.",
     )
     block: Literal["hour", "day"] = Field(
         default="hour", description="Stretches of the log that are drawn whole, each for its time of the day."
     )
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = Field(
         default=None,
-        description="Seal of the response, filled in when a scenario is loaded; another one is refused.",
+        description="Seal of the click model, filled in when a scenario is loaded; another one is refused.",
     )
 
     @model_serializer(mode="wrap")
@@ -396,11 +398,11 @@ class World(Section):
     intent: Intent | None = Field(
         default=None, description="What users are after just now, which no model sees; absent: nothing."
     )
-    ids: Ids | None = Field(
+    id_effects: IdEffects | None = Field(
         default=None, description="Hidden effects of users, ads and advertisers; absent: none."
     )
     drift: Drift | None = Field(default=None, description="Tastes that turn with time; absent: they stay.")
-    seasons: Seasons | None = Field(
+    seasonality: Seasonality | None = Field(
         default=None, description="Waves of the click rate over day and week; absent: none."
     )
     churn: Churn | None = Field(default=None, description="Ads that come and go; absent: all are there.")
@@ -421,19 +423,19 @@ class World(Section):
 
     @property
     def seals(self) -> tuple[str | None, ...] | None:
-        """Which log it is of, which response and how its time is drawn; None of a world that is drawn."""
+        """Which log it is of, which click model and how its time is drawn; None of a world that is drawn."""
         if self.replay is None:
             return None
         fitted = self.replay.fitted
         return (self.replay.digest, *((fitted.digest, fitted.block) if fitted else ()))
 
     def without_places(self, data: dict[str, Any]) -> None:
-        """Leave out of its data where a log and a response lie that are told by what they hold."""
+        """Leave out of its data where a log and a click model lie that are told by what they hold."""
         if self.replay is not None and self.replay.digest is not None:
             del data["replay"]["log"]
             fitted = self.replay.fitted
             if fitted is not None and fitted.digest is not None:
-                del data["replay"]["fitted"]["response"]
+                del data["replay"]["fitted"]["click_model"]
 
     def has(self, capability: Capability) -> bool:
         """Whether such a world can be asked for it."""
@@ -448,7 +450,7 @@ class World(Section):
     def is_timed(self) -> bool:
         """Whether it matters when a request comes."""
         by_day = self.intent is not None and self.intent.per == "user_day"
-        return by_day or any(part is not None for part in (self.drift, self.seasons, self.churn))
+        return by_day or any(part is not None for part in (self.drift, self.seasonality, self.churn))
 
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -4,10 +4,10 @@ A target sets a parameter (`auction.reserve_cpc=0.22`), or draws pages otherwise
 (`slates.temperature=0.3`, `ranking.model=wide`: the list in another model's order). Parameters and pages were
 randomised in logs of their own, so a target is about one of the two.
 
-What becomes of the parameters' noise is a choice (`Jitter`):
+What becomes of the parameters' noise is a choice (`Estimand`):
 
-drop    a launch: every request meets the value itself, and the other jittered parameters the current values
-keep    the log's own noise around the value: another centre of the jitter, which nobody launches
+launch    a launch: every request meets the value itself, and the other jittered parameters the current values
+jittered  the log's own noise around the value: another centre of the jitter, which is never launched
 
 A target of pages always draws them, as the log does: at its temperature, from the same list, at the list's
 prices. It is no launch of an order without a draw.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.scenario.assignments import key_and_value
-from cascade_sim.scenario.questions import Jitter
+from cascade_sim.scenario.questions import Estimand
 from cascade_sim.scenario.serving_parameters import arm_parameters, scenario_path
 
 PARAMETER_KEYS = {"auction.reserve_cpc": "reserve_cpc", "auction.squashing": "squashing"}
@@ -42,7 +42,7 @@ class Target:
     temperature: float | None = None
     model: str | None = None
     is_pages: bool = False  # about pages although nothing differs: the policy that wrote that log
-    jitter: Jitter = "drop"  # what becomes of the parameters' noise
+    estimand: Estimand = "launch"  # what becomes of the parameters' noise
 
     @property
     def is_slate(self) -> bool:
@@ -52,7 +52,7 @@ class Target:
     @property
     def is_launch(self) -> bool:
         """About parameters without their noise."""
-        return not self.is_slate and self.jitter == "drop"
+        return not self.is_slate and self.estimand == "launch"
 
     @property
     def words(self) -> str:
@@ -65,7 +65,7 @@ class Target:
         return ", ".join(parts)
 
 
-def parse_target(name: str, changes: Sequence[str], jitter: Jitter = "drop") -> Target:
+def parse_target(name: str, changes: Sequence[str], estimand: Estimand = "launch") -> Target:
     """A target from `key=value` texts; UserError, which begins with the text that is to blame, for a key or a
     value that no log can answer for."""
     parameters: dict[str, float] = {}
@@ -90,12 +90,12 @@ def parse_target(name: str, changes: Sequence[str], jitter: Jitter = "drop") -> 
             f"{', '.join(changes)}: parameters and pages were randomised in logs of their own; "
             "ask about one of the two"
         )
-    return Target(name, parameters, temperature, model, jitter=jitter)
+    return Target(name, parameters, temperature, model, estimand=estimand)
 
 
-def logged_parameters(jitter: Jitter) -> Target:
+def logged_parameters(estimand: Estimand) -> Target:
     """What targets of the parameters are compared with: the current values, fixed or with the log's noise."""
-    return Target(CURRENT if jitter == "drop" else AS_LOGGED, jitter=jitter)
+    return Target(CURRENT if estimand == "launch" else AS_LOGGED, estimand=estimand)
 
 
 def _no_answer(key: str, value: str) -> str:

@@ -253,7 +253,7 @@ class ArmEvaluation:
     def resampled(self) -> dict[str, dict[str, np.ndarray]]:
         """The columns of every arm as intervals resample them.  {arm: {column: [rows]}}
 
-        They have in them how uncertain a click model, or a fitted response, is.
+        They include the uncertainty of an imputation model, or of a fitted click model.
         """
         return self.uncertainty.widened(self._tables, self._kept, self.clusters, self.reference)
 

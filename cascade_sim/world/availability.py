@@ -16,9 +16,9 @@ class AdAvailability:
 
     def __init__(self, spec, n_ads: int, seed: int):
         ads = np.arange(n_ads)
-        self.share = spec.share
-        life = spec.life * (0.5 + draws.uniform(seed, "life", ads))
-        self._period = life / spec.share * DAY  # [A] seconds
+        self.share = spec.available_share
+        life = spec.mean_lifetime_days * (0.5 + draws.uniform(seed, "life", ads))
+        self._period = life / spec.available_share * DAY  # [A] seconds
         self._begun = draws.uniform(seed, "life begun", ads)  # [A] share of the period that is over at time 0
 
     def is_available(self, ads: np.ndarray, times: np.ndarray) -> np.ndarray:

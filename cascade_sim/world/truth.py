@@ -56,9 +56,9 @@ class GroundTruth:
         self._spec = spec
         self._seed = world.seed
         self._intent = None if spec.intent is None else _Intent(world, spec)
-        self._identities = None if spec.ids is None else _Identities(world, spec.ids)
+        self._identities = None if spec.id_effects is None else _Identities(world, spec.id_effects)
         self._turning = None if spec.drift is None else _Turning(world, spec)
-        self._seasons = None if spec.seasons is None else _Seasons(spec)
+        self._seasons = None if spec.seasonality is None else _Seasons(spec)
 
     def ctr_without_noise(self, block, ids: np.ndarray) -> np.ndarray:
         """CTR of slot 1 with what no feature shows at its mean: the best any model of features could know.
@@ -176,7 +176,7 @@ def _rows(code: np.ndarray) -> np.ndarray:
 
 
 class _Intent:
-    """weight * <intent, a> / sqrt(d) + level * shift, both drawn for a request, or for a user's day."""
+    """weight * <intent, a> / sqrt(d) + common_shift_sd * z, drawn by request, or by user and day."""
 
     def __init__(self, world: World, spec):
         self._spec, self._seed = spec.intent, world.seed
@@ -199,8 +199,8 @@ class _Intent:
         intent = draws.normal(self._seed, "intent", *(part[:, None] for part in unit), dims)
         code = pad_lanes(intent * (self._spec.weight / np.sqrt(self._dims)))
         logit = dot_scores(code, self._ad, ids).astype(np.float64)
-        if self._spec.level > 0:
-            logit += self._spec.level * draws.normal(self._seed, "intent level", *unit)[:, None]
+        if self._spec.common_shift_sd > 0:
+            logit += self._spec.common_shift_sd * draws.normal(self._seed, "intent level", *unit)[:, None]
         return logit
 
 
@@ -277,7 +277,7 @@ class _Seasons:
     """Waves over the day and the week: of the base logit, and of the weights of groups."""
 
     def __init__(self, spec):
-        self._spec = spec.seasons
+        self._spec = spec.seasonality
         shares = [
             np.full(group.dims, self._spec.groups.get(name, 0.0)) for name, group in spec.groups.items()
         ]

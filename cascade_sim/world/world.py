@@ -48,12 +48,12 @@ def build_world(spec, seed: int) -> World:
 def clicked_before(world: World, truth: GroundTruth, spec) -> np.ndarray:
     """Ads that users clicked before time 0, of all that they had seen.  [U, length] int32, ids may repeat
 
-    Each is chosen out of `choices` ads drawn at random from the corpus, with odds exp(lasting logit), which
-    for rare clicks are those of the CTR: the largest sum of logit and Gumbel noise.
+    Each is chosen out of `candidate_pool` ads drawn at random from the corpus, with odds exp(lasting logit),
+    which for rare clicks are those of the CTR: the largest sum of logit and Gumbel noise.
     """
     history = np.empty((world.n_users, spec.length), np.int32)
-    place, choice = np.arange(spec.length)[None, :, None], np.arange(spec.choices)[None, None, :]
-    step = max(1, DRAWN_AT_ONCE // (spec.length * spec.choices))
+    place, choice = np.arange(spec.length)[None, :, None], np.arange(spec.candidate_pool)[None, None, :]
+    step = max(1, DRAWN_AT_ONCE // (spec.length * spec.candidate_pool))
     for start in range(0, world.n_users, step):
         users = np.arange(start, min(start + step, world.n_users))
         keys = (users[:, None, None], place, choice)
@@ -109,15 +109,15 @@ def _conversion(
 ) -> np.ndarray:
     """Vectors whose affinity drives conversions; `sign` is 1 for users and -1 for ads.
 
-    With opposition rho to a group g: u = sqrt(rho) u_g + sqrt(1-rho) noise and
+    With anti-correlation rho to a group g: u = sqrt(rho) u_g + sqrt(1-rho) noise and
     a = -sqrt(rho) a_g + sqrt(1-rho) noise, so the affinities <u,a> correlate by -rho: what people
     click eagerly they buy a little less often.
     """
     conversion = spec.conversion
     own = _latent(seed, f"{side}.conversion", ids, conversion.dims)
-    if conversion.opposed_to is not None and conversion.opposition > 0:
-        shared = min(conversion.dims, spec.groups[conversion.opposed_to].dims)
-        old, new = np.sqrt(conversion.opposition), np.sqrt(1.0 - conversion.opposition)
-        opposed = tables[conversion.opposed_to][:, :shared]
+    if conversion.anti_correlated_group is not None and conversion.anti_correlation > 0:
+        shared = min(conversion.dims, spec.groups[conversion.anti_correlated_group].dims)
+        old, new = np.sqrt(conversion.anti_correlation), np.sqrt(1.0 - conversion.anti_correlation)
+        opposed = tables[conversion.anti_correlated_group][:, :shared]
         own[:, :shared] = sign * old * opposed + new * own[:, :shared]
     return own

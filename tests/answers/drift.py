@@ -26,7 +26,7 @@ def make_drift(arm: str) -> dict[str, Any]:
     off = {"scale_off": [pcoc] * len(version), "shown_scale_off": [pcoc / 2 + 0.5] * len(version)}
     return {
         "requests": 256,
-        "every": 43_200.0,
+        "interval": 43_200.0,
         "exploration": 0.0,
         "ranker": {
             "model": arm, "objective": objective, "batching": batching, "calibrator": calibrator,

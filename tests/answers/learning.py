@@ -21,7 +21,7 @@ def make_learning(arm: str) -> dict[str, Any]:
     more = {} if is_base else {"lift": around(lift, 0.01)}
     section = {
         "requests": 512,
-        "every": 86_400.0,
+        "interval": 86_400.0,
         "exploration": exploration,
         "time": [0.0, 86_400.0, 172_800.0],
         "version": [0, 1, 2],

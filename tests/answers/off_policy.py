@@ -64,10 +64,10 @@ def make_launches():
         "far": target("parameters", 0.30, {**far, "direct_method": direct}, "auction.reserve_cpc=0.28"),
     }
     for one in targets.values():
-        one["jitter"] = "drop"
+        one["estimand"] = "launch"
         for answer in one["rewards"].values():
             answer.pop("inner", None), answer.pop("outer", None)
-    return {**part, "jitter": "drop", "targets": {**part["targets"], **targets}}
+    return {**part, "estimand": "launch", "targets": {**part["targets"], **targets}}
 
 
 def make_off_policy():

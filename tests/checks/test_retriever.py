@@ -51,7 +51,7 @@ def test_the_groups_of_a_scenario_are_what_it_sees(tmp_path, capsys):
     own = write(tmp_path, POPULAR.replace('"G1"', '"Z"'))
     file = tmp_path / "z.yaml"
     file.write_text(
-        "name: z\nworld: {groups: {Z: {}}, conversion: {opposed_to: null}}\n"
+        "name: z\nworld: {groups: {Z: {}}, conversion: {anti_correlated_group: null}}\n"
         "cascade: {retrieval: {group: Z}, ranking: {model: truth}, pre_ranking: {model: random}}\n"
         "arms: {a: {}}\n"
     )

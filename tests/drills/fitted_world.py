@@ -73,12 +73,12 @@ def drill(folder: Path, seed: int = 5) -> dict[str, Any]:
         "two_sample": {
             what: {
                 "auc": found["two_sample"][what]["auc"],
-                "yardstick": found["two_sample"][what]["yardstick"]["auc"],
+                "within_log": found["two_sample"][what]["within_log"]["auc"],
             }
             for what in ("requests", "shown")
         },
         "verdict": found["verdict"],
-        "not_captured": found["not_captured"],
+        "gaps": found["gaps"],
         "whatifs": answers,
     }
 
@@ -87,7 +87,7 @@ def shown(found: dict[str, Any]) -> str:
     """A line per figure."""
     lines = [f"verdict: {found['verdict']}"]
     for what, test in found["two_sample"].items():
-        own, yard = test["auc"], test["yardstick"]
+        own, yard = test["auc"], test["within_log"]
         lines.append(
             f"{what}: AUC {own['value']:.3f} [{own['low']:.3f}, {own['high']:.3f}], between periods "
             f"{yard['value']:.3f} [{yard['low']:.3f}, {yard['high']:.3f}]"
@@ -101,18 +101,18 @@ def shown(found: dict[str, Any]) -> str:
             f"{words}: {'; '.join(sides)}; {'inside' if answer['is_inside'] else 'OUTSIDE'}; others "
             f"{100 * answer['others']:+.2f} % {'held' if answer['is_held'] else 'NOT HELD'}"
         )
-    return "\n".join([*lines, *found["not_captured"]])
+    return "\n".join([*lines, *found["gaps"]])
 
 
 def tally(found: list[dict[str, Any]]) -> str:
     """Of how many markets each holds."""
     lines = []
     for what in ("requests", "shown"):
-        gaps = [abs(f["two_sample"][what]["auc"]["value"] - f["two_sample"][what]["yardstick"]["value"])
+        gaps = [abs(f["two_sample"][what]["auc"]["value"] - f["two_sample"][what]["within_log"]["value"])
                 for f in found]  # fmt: skip
         near = sum(gap <= NEAR for gap in gaps)
         lines.append(
-            f"{what}: within {NEAR} of the yardstick in {near} of {len(found)}, largest {max(gaps):.3f}"
+            f"{what}: within {NEAR} of that within the log in {near} of {len(found)}, largest {max(gaps):.3f}"
         )
     for words in found[0]["whatifs"]:
         answers = [f["whatifs"][words] for f in found]

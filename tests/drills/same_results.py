@@ -202,7 +202,7 @@ def reductions(data: Mapping[str, Any], renamed: Mapping[str, str]) -> Iterator[
     if market:
         days = min(market.get("days", 1), DAYS)
         rate = min(market.get("requests_per_second", 1), REQUESTS / (days * 86_400))
-        if "settle" in (market.get("training") or {}):  # deployments that are left out
+        if {"settle", "burn_in"} & set(market.get("training") or ()):  # deployments that are left out
             yield "market.training.settle", 1
         yield "market.days", days
         yield "market.requests_per_second", round(rate, 6)

@@ -112,7 +112,10 @@ def late(folder: Path) -> Digests:
     from cascade_sim.bench.serving import SCENARIO
 
     found: Digests = {}
-    for name, world in (("steady", {}), ("churn", {"churn": {"share": 0.7, "life": 3}})):
+    for name, world in (
+        ("steady", {}),
+        ("churn", {"churn": {"available_share": 0.7, "mean_lifetime_days": 3}}),
+    ):
         spec = {
             **SCENARIO,
             "world": {"users": 300, "ads": 900, "advertisers": 60, **world},

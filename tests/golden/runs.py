@@ -87,7 +87,7 @@ RUNS: dict[str, tuple[str, tuple[str, ...], bool]] = {
                 "phases.evaluate=64",
                 "off_policy.requests=512",
                 "off_policy.slates=null",
-                "off_policy.jitter=keep",
+                "off_policy.estimand=jittered",
             ),
             "off_policy.targets={cheaper: [auction.reserve_cpc=0.63]}",
         ),

@@ -19,7 +19,7 @@ from worlds.learning_market import learning_scenario, learning_sim
 
 # A deployment every quarter of a minute, from the 15 pages or so since the last: one pass over the stream.
 STREAM = {"window": 15.0, "charging": {"click_delay": 0.0}, "checkpoint": 600.0}
-EVERY = {"every": 15.0, "history": None, "panel": 8}
+EVERY = {"interval": 15.0, "window": None, "panel": 8}
 ONCE = Platt(0.7, -1.5)
 
 
@@ -97,7 +97,7 @@ def test_over_worlds_the_verdict_becomes_the_share_of_those_that_drift(figures):
 def test_a_market_with_a_refitted_calibrator_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
     """Stopped after its second checkpoint: the calibrator of that moment is in it."""
     short = {"days": 0.01, "window": 60.0, "checkpoint": 300.0}
-    often = {"every": 120.0, "history": 240.0, "panel": 8}
+    often = {"interval": 120.0, "window": 240.0, "panel": 8}
     figures = run_in(tmp_path / "whole", sim_for(short, often, **REFITTED))
 
     class Stopped(Exception):
@@ -122,7 +122,7 @@ def test_a_market_with_a_refitted_calibrator_goes_on_to_the_same_bytes(tmp_path,
     assert json.dumps(again) == json.dumps(figures)
 
 
-FEW = {"every": 200.0, "history": 300.0, "panel": 16}  # three deployments in the 690 seconds of `lived`
+FEW = {"interval": 200.0, "window": 300.0, "panel": 16}  # three deployments in the 690 seconds of `lived`
 
 
 @pytest.fixture

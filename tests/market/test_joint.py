@@ -147,7 +147,7 @@ def test_a_market_with_a_joint_map_goes_on_to_the_same_bytes(logged_scores_from,
 
     def run_in(folder):
         short = {"days": 0.01, "window": 60.0, "checkpoint": 300.0}
-        often = {"every": 120.0, "history": 240.0, "panel": 8}
+        often = {"interval": 120.0, "window": 240.0, "panel": 8}
         sim = sim_for(
             short, often, {"steady": {"objective": "pointwise", "calibrator": None}}, **JOINT,
             logged_scores_from=logged_scores_from,

@@ -116,7 +116,7 @@ def raw(recall, revenue, exploration=0.0):
     ones = [1.0] * len(recall[0])
     panel = [{name: ones for name in PANEL_COLUMNS} | {"recall": values} for values in recall]
     learning = {
-        "requests": len(ones), "every": 10.0, "exploration": exploration, "panel": panel,
+        "requests": len(ones), "interval": 10.0, "exploration": exploration, "panel": panel,
         "time": [10.0 * i for i in range(len(recall))], "version": list(range(len(recall))),
     }  # fmt: skip
     return {"hours": {"revenue": revenue, "requests": [2] * len(revenue)}, "learning": learning}

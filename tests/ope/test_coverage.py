@@ -11,9 +11,9 @@ from cascade_sim.scenario.targets import AS_LOGGED, CURRENT, Target
 from worlds.randomised_logs import SCENARIO, SMALL, logged
 
 TARGETS = (
-    Target(AS_LOGGED, jitter="keep"),
-    Target("near", {"reserve_cpc": 0.63}, jitter="keep"),
-    Target("far", {"reserve_cpc": 0.25}, jitter="keep"),
+    Target(AS_LOGGED, estimand="jittered"),
+    Target("near", {"reserve_cpc": 0.63}, estimand="jittered"),
+    Target("far", {"reserve_cpc": 0.25}, estimand="jittered"),
     Target("colder", temperature=0.5),
     Target("launch", {"reserve_cpc": 0.63}),
     Target("far launch", {"reserve_cpc": 0.25}),

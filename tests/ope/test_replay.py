@@ -24,7 +24,7 @@ def blind():
 def test_the_policy_that_wrote_the_log_is_forecast_as_it_was_logged(blind):
     world = logged()
     log = read_parameter_log(world.folder, world.scenario)
-    forecast = parameter_forecast(blind, world.arm, log, Target("same", jitter="keep"))
+    forecast = parameter_forecast(blind, world.arm, log, Target("same", estimand="jittered"))
     for reward in ("revenue", "clicks"):
         assert forecast[reward] == pytest.approx(log.forecast[reward], rel=1e-12)
 

@@ -23,7 +23,9 @@ from worlds.randomised_logs import Unasked, logged, small_scenario
 
 
 def asked(scenario, logs):
-    return with_references([parse_target(*one) for one in scenario.off_policy.targets.items()], logs, "drop")
+    return with_references(
+        [parse_target(*one) for one in scenario.off_policy.targets.items()], logs, "launch"
+    )
 
 
 @pytest.fixture(scope="module")

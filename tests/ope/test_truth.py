@@ -18,7 +18,7 @@ def logs():
 def test_the_logging_policy_s_truth_is_the_mean_of_its_log_but_for_noise(logs):
     world = logged()
     for log, truth in (
-        (logs[0], parameter_truth(world.sim, world.arm, logs[0], Target("same", jitter="keep"))),
+        (logs[0], parameter_truth(world.sim, world.arm, logs[0], Target("same", estimand="jittered"))),
         (logs[1], slate_truth(world.sim, world.arm, logs[1], Target("same", is_pages=True))),
     ):
         for reward in ("revenue", "clicks"):
@@ -55,7 +55,7 @@ def test_slopes_are_central_differences(logs):
             world.sim,
             world.arm,
             log,
-            Target("end", {"reserve_cpc": 0.7 * np.exp(side * STEP)}, jitter="keep"),
+            Target("end", {"reserve_cpc": 0.7 * np.exp(side * STEP)}, estimand="jittered"),
         )
         for side in (1, -1)
     ]

@@ -18,7 +18,7 @@ world:
   bids:
     median: 1.0
     sigma: 0.35
-  conversion: {opposed_to: G4}
+  conversion: {anti_correlated_group: G4}
   slot_effects: [1.0, 0.85, 0.74, 0.66, 0.6]
 cascade:
   retrieval:
@@ -186,8 +186,9 @@ CASES = {
     "an unknown retrieval group": (
         "    group: G1", "    @group: G7", "cascade.retrieval.group", "known: G1, G4",
     ),
-    "an unknown opposed group": (
-        "opposed_to: G4", "@opposed_to: H", "world.conversion.opposed_to", "known: G1, G4",
+    "an unknown anti-correlated group": (
+        "anti_correlated_group: G4", "@anti_correlated_group: H",
+        "world.conversion.anti_correlated_group", "known: G1, G4",
     ),
     "a group named like a feature": (
         "    G4: {dims", "    @tier: {}\n    G4: {dims", "world.groups.tier", "another name",

@@ -120,10 +120,14 @@ def test_a_model_may_learn_from_either_phase_if_one_has_requests():
     [
         ({"intent": {"group": "G9"}}, "world.intent.group", "G9"),
         ({"intent": {"group": "G2", "dims": 3}}, "world.intent.dims", "not the length of G2's vectors, 2"),
-        ({"seasons": {"groups": {"H1": 0.5}}}, "world.seasons.groups.H1", "H1"),
+        ({"seasonality": {"groups": {"H1": 0.5}}}, "world.seasonality.groups.H1", "H1"),
         ({"bids": {"tail": 2.0}}, "world.bids.tail", "use at least 2.28"),
         ({"bids": {"tail": 2.0, "sigma": 0.0}}, "world.bids.tail", "raise sigma"),
-        ({"churn": {"share": 0.02}}, "world.churn.share", "400 ads at a time are fewer than the 500"),
+        (
+            {"churn": {"available_share": 0.02}},
+            "world.churn.available_share",
+            "400 ads at a time are fewer than the 500",
+        ),
     ],
 )
 def test_options_of_a_world_that_do_not_fit_it_are_named(world, key, words):
@@ -133,10 +137,10 @@ def test_options_of_a_world_that_do_not_fit_it_are_named(world, key, words):
 
 def test_options_of_a_world_that_fit_it_are_no_problem():
     world = {
-        "intent": {"group": "G2", "dims": 2, "level": 0.5},
-        "seasons": {"groups": {"G1": 0.5}},
+        "intent": {"group": "G2", "dims": 2, "common_shift_sd": 0.5},
+        "seasonality": {"groups": {"G1": 0.5}},
         "bids": {"tail": 2.3},
-        "churn": {"share": 0.03},
+        "churn": {"available_share": 0.03},
     }
     assert problems(world=world) == {}
 
@@ -148,9 +152,9 @@ def test_a_tail_of_budgets_needs_their_spread():
 
 def test_a_scenario_without_options_of_a_world_is_written_as_before_there_were_any():
     plain = Scenario.model_validate({**BASE, "market": {"budgets": {}}}).model_dump(mode="json")
-    assert not {"intent", "ids", "drift", "seasons", "churn", "history"} & set(plain["world"])
+    assert not {"intent", "id_effects", "drift", "seasonality", "churn", "history"} & set(plain["world"])
     assert "tail" not in plain["world"]["bids"] and "tail" not in plain["market"]["budgets"]
-    rich = Scenario.model_validate({**BASE, "world": {"ids": {}, "bids": {"tail": 5.0}}})
+    rich = Scenario.model_validate({**BASE, "world": {"id_effects": {}, "bids": {"tail": 5.0}}})
     written = rich.model_dump(mode="json")
-    assert written["world"]["ids"]["weight"] == 0.0 and written["world"]["bids"]["tail"] == 5.0
+    assert written["world"]["id_effects"]["weight"] == 0.0 and written["world"]["bids"]["tail"] == 5.0
     assert World.model_validate(written["world"]) == rich.world

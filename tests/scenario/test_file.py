@@ -41,7 +41,7 @@ def test_a_dumped_scenario_loads_back_equal_and_with_the_same_hash(path, tmp_pat
 def test_a_dump_keeps_what_is_hard_to_write(tmp_path):
     text = MINIMAL + (
         "description: |\n  two lines: 'quoted'\n  # no comment\n"
-        "world: {conversion: {opposed_to: null}, base_logit: -5, pair_noise: 1e-9}\n"
+        "world: {conversion: {anti_correlated_group: null}, base_logit: -5, pair_noise: 1e-9}\n"
         "bidding: {rule: none}\n"
         "fusions: {'1': {bid: 0.5}, 'null': {}}\n"
     )

@@ -61,8 +61,8 @@ def arrays_of(value, seen):
     "overrides",
     [("world.users=300", "world.ads=60000"), ("world.users=60000", "world.ads=600"),
      ("world.users=30000", "world.ads=30000", "world.groups.G2.dims=64"),
-     ("world.users=30000", "world.ads=30000", "world.intent.dims=16", "world.ids.dims=64", "world.churn={}",
-      "world.drift={}", "world.history={length: 100, choices: 1}")],
+     ("world.users=30000", "world.ads=30000", "world.intent.dims=16", "world.id_effects.dims=64",
+      "world.churn={}", "world.drift={}", "world.history={length: 100, candidate_pool: 1}")],
 )  # fmt: skip
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.drill)])
 @pytest.mark.few(2)
@@ -143,7 +143,7 @@ def test_the_peak_of_answers_from_randomised_logs_is_as_estimated(logs, tmp_path
     ("changes", "world"),
     [({}, {"users": 50, "ads": 100_000, "advertisers": 50_000}),
      ({"charging": {"click_delay": 3600.0, "click_window": 86_400.0}}, {}),
-     ({"training": {"every": 17_280.0, "panel": 64}}, {})],
+     ({"training": {"interval": 17_280.0, "panel": 64}}, {})],
     ids=["many advertisers", "late clicks", "training"],
 )  # fmt: skip
 @pytest.mark.drill

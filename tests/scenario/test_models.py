@@ -114,7 +114,7 @@ def test_pages_stay_whole_for_objectives_that_compare_their_ads():
 
 
 JOINT = ("models.rank.objective=sbcr", "models.rank.calibrator=piecewise_linear", "models.rank.fit=joint")
-LEARNING = "market={training: {every: 3600}}"
+LEARNING = "market={training: {interval: 3600}}"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_calibrator_is_fitted_anew_only_where_models_are():
     refit = ("models.rank.calibrator=platt", "models.rank.refit=true")
     with pytest.raises(UserError, match="fitted anew where models are: add market.training, or remove it"):
         tiny_scenario(*refit)
-    assert tiny_scenario(*refit, "market={training: {every: 3600}}").models["rank"].refit
+    assert tiny_scenario(*refit, "market={training: {interval: 3600}}").models["rank"].refit
 
 
 def test_seed_validation_and_examination_say_nothing_at_their_defaults():

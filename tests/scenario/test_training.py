@@ -10,7 +10,7 @@ TEXT = """name: learning
 cascade: {pre_ranking: {model: pre}, ranking: {model: rank}}
 models: {rank: {}, pre: {}}
 arms: {now: {}, bold: {exploration: 0.1}}
-market: {exploration: 0.02, training: {every: 3600}}
+market: {exploration: 0.02, training: {interval: 3600}}
 """
 
 
@@ -33,10 +33,10 @@ def refusal(folder, *changes):
 
 def test_models_learn_from_the_last_deployment_on_unless_told_otherwise(tmp_path):
     training = loaded(tmp_path).market.training
-    assert (training.every, training.history, training.start_from, training.warm_start) == (
+    assert (training.interval, training.window, training.start_from, training.warm_start) == (
         3600.0, None, "study", True
     )  # fmt: skip
-    assert loaded(tmp_path, (", training: {every: 3600}", "")).market.training is None
+    assert loaded(tmp_path, (", training: {interval: 3600}", "")).market.training is None
 
 
 def test_an_arm_may_explore_more_than_the_market(tmp_path):
@@ -52,7 +52,7 @@ def test_it_dumps_and_loads_as_it_is(tmp_path):
 
 
 def test_an_arm_cannot_explore_without_a_market(tmp_path):
-    problem = refusal(tmp_path, ("market: {exploration: 0.02, training: {every: 3600}}\n", ""))
+    problem = refusal(tmp_path, ("market: {exploration: 0.02, training: {interval: 3600}}\n", ""))
     assert "arms.bold.exploration" in problem and "add a section market" in problem
     assert problem.startswith(f"{tmp_path / 'scenario.yaml'}:4:")
 
@@ -67,10 +67,10 @@ def test_one_model_is_enough(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["every: 0", "epochs: 0", "start_from: scratch", "history: -1", "panel: 0", "settle: -1"]
+    "text", ["interval: 0", "epochs: 0", "start_from: scratch", "window: -1", "panel: 0", "burn_in: -1"]
 )
 def test_values_out_of_range_are_refused(tmp_path, text):
-    assert "market.training." + text.partition(":")[0] in refusal(tmp_path, ("every: 3600", text))
+    assert "market.training." + text.partition(":")[0] in refusal(tmp_path, ("interval: 3600", text))
 
 
 @pytest.mark.parametrize("share", ["1.1", "-0.1", ""])
@@ -79,13 +79,13 @@ def test_exploration_is_a_share(tmp_path, share):
 
 
 def test_deployments_to_leave_out_are_written_only_where_they_are_told(tmp_path):
-    assert "settle" not in dump_scenario(loaded(tmp_path))
-    scenario = loaded(tmp_path, ("every: 3600", "every: 3600, settle: 7"))
-    assert scenario.market.training.settle == 7 and "settle: 7" in dump_scenario(scenario)
+    assert "burn_in" not in dump_scenario(loaded(tmp_path))
+    scenario = loaded(tmp_path, ("interval: 3600", "interval: 3600, burn_in: 7"))
+    assert scenario.market.training.burn_in == 7 and "burn_in: 7" in dump_scenario(scenario)
 
 
 def test_more_deployments_left_out_than_there_are_is_refused(tmp_path):
     """A day of 24 deployments: at least one must be left."""
-    text = refusal(tmp_path, ("every: 3600", "every: 3600, settle: 24"))
-    assert "market.training.settle" in text and "24" in text
-    loaded(tmp_path, ("every: 3600", "every: 3600, settle: 23"))
+    text = refusal(tmp_path, ("interval: 3600", "interval: 3600, burn_in: 24"))
+    assert "market.training.burn_in" in text and "24" in text
+    loaded(tmp_path, ("interval: 3600", "interval: 3600, burn_in: 23"))

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.drill
 
 DENSE = "user, context, quality, tier, mismatch, G1"
 IDS = (
-    "world.ids={user: 0.3, ad: 0.5, advertiser: 0.3, weight: 0.5}",
-    "world.history={length: 5, choices: 10}",
+    "world.id_effects={user: 0.3, ad: 0.5, advertiser: 0.3, weight: 0.5}",
+    "world.history={length: 5, candidate_pool: 10}",
     f"models.rank.features=[{DENSE}, G4, mismatch_pair, user_id, ad_id, advertiser_id, history]",
     f"models.logloss.features=[{DENSE}, user_id, ad_id]",
     *("models.logloss.embedding=4", "models.logloss.calibrator=platt"),

@@ -64,7 +64,7 @@ def made(*overrides):
 
 
 def test_each_arm_serves_from_its_own_candidates_and_so_does_its_shadow():
-    sim, arms = made("world.churn={share: 0.6, life: 0.02}")
+    sim, arms = made("world.churn={available_share: 0.6, mean_lifetime_days: 0.02}")
     block = sim.arrivals.block("evaluate", 0, 256)
     sets = {}
     for name in ("logloss", "popular", "merged"):
@@ -97,7 +97,9 @@ def test_an_answer_that_breaks_the_contract_ends_the_run_with_the_name_of_the_cl
     text, _, words = mistaken(name)
     file = folder / "bad.py"
     file.write_text(text)
-    sim = Simulation(tiny_scenario(*BUILT_IN_SCORERS, "world.churn={share: 0.6, life: 0.02}"), 1)
+    sim = Simulation(
+        tiny_scenario(*BUILT_IN_SCORERS, "world.churn={available_share: 0.6, mean_lifetime_days: 0.02}"), 1
+    )
     own = sim.find_retriever("bad.py:Popular")
     bad = CustomRetrieval("bad.py:Popular", own, {}, sim.world)
     block = sim.arrivals.block("evaluate", 0, 256)

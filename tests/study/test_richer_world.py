@@ -16,10 +16,13 @@ from worlds.tiny_market import tiny_scenario
 
 # A request every two minutes and a half: the log lasts half a day, the evaluation begins six hours later.
 EVERYTHING = (
-    *("world.intent={weight: 0.7, level: 0.5, group: G2}", "world.bids.tail=3"),
-    *("world.ids={user: 0.3, ad: 0.3, advertiser: 0.3, weight: 0.5}", "world.drift.per_day=0.2"),
-    *("world.seasons={daily: 0.3, weekly: 0.2, groups: {G4: 0.5}}", "world.churn={share: 0.6, life: 1.0}"),
-    *("world.history={length: 5, choices: 10}", "traffic.requests_per_second=0.0067"),
+    *("world.intent={weight: 0.7, common_shift_sd: 0.5, group: G2}", "world.bids.tail=3"),
+    *("world.id_effects={user: 0.3, ad: 0.3, advertiser: 0.3, weight: 0.5}", "world.drift.per_day=0.2"),
+    *(
+        "world.seasonality={daily: 0.3, weekly: 0.2, groups: {G4: 0.5}}",
+        "world.churn={available_share: 0.6, mean_lifetime_days: 1.0}",
+    ),
+    *("world.history={length: 5, candidate_pool: 10}", "traffic.requests_per_second=0.0067"),
     *("auction.reserve_cpc=0.2", "off_policy.targets.more=[auction.reserve_cpc=0.25]"),
     *("off_policy.requests=300", "off_policy.randomise.reserve_cpc=0.3"),
 )

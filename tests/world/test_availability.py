@@ -12,7 +12,7 @@ ALL = np.arange(ADS, dtype=np.int32)
 
 @pytest.fixture(scope="module")
 def lives():
-    return AdAvailability(Churn(share=0.6, life=8.0), ADS, seed=3)
+    return AdAvailability(Churn(available_share=0.6, mean_lifetime_days=8.0), ADS, seed=3)
 
 
 @pytest.mark.parametrize("day", [0.0, 0.5, 11.0, 400.0])

@@ -14,9 +14,9 @@ from worlds.tiny_market import part_of, tiny_scenario
 
 PLAIN = ("world.users=400", "world.ads=600", "world.pair_noise=0")
 EVERYTHING = (
-    *("world.intent={weight: 0.7, level: 0.5, per: user_day}", "world.drift.per_day=0.1"),
-    *("world.ids={user: 0.3, ad: 0.3, advertiser: 0.3, weight: 0.5}",),
-    *("world.seasons={daily: 0.3, weekly: 0.2, groups: {G4: 0.5}}", "world.history.length=5"),
+    *("world.intent={weight: 0.7, common_shift_sd: 0.5, per: user_day}", "world.drift.per_day=0.1"),
+    *("world.id_effects={user: 0.3, ad: 0.3, advertiser: 0.3, weight: 0.5}",),
+    *("world.seasonality={daily: 0.3, weekly: 0.2, groups: {G4: 0.5}}", "world.history.length=5"),
 )
 
 
@@ -58,9 +58,9 @@ EVERYBODY = requests_of(np.arange(400))
         ("world.intent.weight=0.7", 0.7**2),
         ("world.intent={weight: 0.7, dims: 1}", 0.7**2),
         ("world.intent={weight: 0.7, group: G2}", 0.7**2),
-        ("world.intent={weight: 0, level: 0.8}", 0.8**2),
-        ("world.ids.weight=0.6", 0.6**2),
-        ("world.ids={user: 0.5, ad: 0.4, advertiser: 0.3}", 0.5**2 + 0.4**2 + 0.3**2),
+        ("world.intent={weight: 0, common_shift_sd: 0.8}", 0.8**2),
+        ("world.id_effects.weight=0.6", 0.6**2),
+        ("world.id_effects={user: 0.5, ad: 0.4, advertiser: 0.3}", 0.5**2 + 0.4**2 + 0.3**2),
     ],
 )
 def test_hidden_parts_have_mean_0_and_the_variance_of_their_weight(option, variance):
@@ -88,26 +88,26 @@ def test_the_intent_of_a_group_meets_the_vectors_that_models_see_of_the_ads():
 
 
 def test_the_intent_of_a_users_day_lasts_from_midnight_to_midnight():
-    option = "world.intent={weight: 0.7, level: 0.5, per: user_day}"
+    option = "world.intent={weight: 0.7, common_shift_sd: 0.5, per: user_day}"
     at = [added(requests_of([7], days, first), option) for days, first in ((2.01, 0), (2.99, 9), (3.01, 0))]
     assert at[0] == pytest.approx(at[1], abs=1e-12)
     assert abs(np.corrcoef(at[0][0], at[2][0])[0, 1]) < 0.9
 
 
 def test_the_level_is_common_to_all_ads_of_a_request():
-    shift = added(EVERYBODY, "world.intent={weight: 0, level: 0.8}")
+    shift = added(EVERYBODY, "world.intent={weight: 0, common_shift_sd: 0.8}")
     assert np.ptp(shift, axis=1).max() < 1e-9
 
 
 def test_effects_of_ids_stay_with_the_user_the_ad_and_its_owner():
     world = made()[0]
     later = requests_of(np.arange(400), days=9.0, first=5000)
-    options = "world.ids={user: 0.5, ad: 0.4, advertiser: 0.3, weight: 0.6}"
+    options = "world.id_effects={user: 0.5, ad: 0.4, advertiser: 0.3, weight: 0.6}"
     assert added(EVERYBODY, options) == pytest.approx(added(later, options), abs=1e-9)
-    owner = added(requests_of([3]), "world.ids.advertiser=0.3")[0]
+    owner = added(requests_of([3]), "world.id_effects.advertiser=0.3")[0]
     for advertiser in (0, 5):
         assert np.ptp(owner[world.advertiser == advertiser]) < 1e-5
-    user = added(EVERYBODY, "world.ids.user=0.5")
+    user = added(EVERYBODY, "world.id_effects.user=0.5")
     assert np.ptp(user, axis=1).max() < 1e-5 and np.ptp(user[:, 0]) > 1
 
 
@@ -137,16 +137,16 @@ def test_seasons_rise_to_the_peak_hour_and_on_saturday_noon():
     block = Block(
         np.arange(4), np.zeros(4, np.int32), np.zeros(4, np.float32), np.array([20, 32, 26, 132]) * 3600.0
     )
-    daily = added(block, "world.seasons.daily=0.4")[:, 0]
+    daily = added(block, "world.seasonality.daily=0.4")[:, 0]
     assert daily == pytest.approx([0.4, -0.4, 0.0, 0.4 * np.cos(2 * np.pi * 8 / 24)], abs=1e-9)
-    weekly = added(block, "world.seasons.weekly=0.3")[:, 0]
+    weekly = added(block, "world.seasonality.weekly=0.3")[:, 0]
     assert weekly[3] == pytest.approx(0.3, abs=1e-9)  # 5 days and 12 hours after the beginning of a Monday
 
 
 def test_a_season_of_a_group_swells_its_weight():
     block = Block(np.arange(2), np.zeros(2, np.int32), np.zeros(2, np.float32), np.array([20, 32]) * 3600.0)
     world, _, spec = made()
-    shift = added(block, "world.seasons.groups.G4=0.5")
+    shift = added(block, "world.seasonality.groups.G4=0.5")
     affinity = 1.28 * world.ad_features["G4"] @ world.user_features["G4"][0] / np.sqrt(4)
     assert shift[0] == pytest.approx(0.5 * affinity, abs=2e-5)
     assert shift[1] == pytest.approx(-0.5 * affinity, abs=2e-5)
@@ -155,7 +155,7 @@ def test_a_season_of_a_group_swells_its_weight():
 def test_a_wave_over_a_whole_week_has_mean_0():
     hours = np.arange(168) * 3600.0
     block = Block(np.arange(168), np.zeros(168, np.int32), np.zeros(168, np.float32), hours)
-    shift = added(block, "world.seasons={daily: 0.4, weekly: 0.3, groups: {G4: 0.5}}")
+    shift = added(block, "world.seasonality={daily: 0.4, weekly: 0.3, groups: {G4: 0.5}}")
     assert shift.mean(axis=0) == pytest.approx(np.zeros(600), abs=1e-6)
 
 
@@ -191,7 +191,7 @@ def test_the_best_that_features_could_know_has_every_hidden_part_at_its_mean():
     assert lost == pytest.approx((1 - 0.9**6) * affinity, abs=5e-5)
 
 
-@pytest.mark.parametrize("option", ["intent.weight", "ids.weight"])
+@pytest.mark.parametrize("option", ["intent.weight", "id_effects.weight"])
 def test_the_more_is_hidden_the_less_features_tell_of_the_order(option):
     def gauc(weight):
         world, truth, _ = made(f"world.{option}={weight}")
@@ -217,7 +217,7 @@ def test_the_platform_sees_nothing_of_what_is_hidden():
 
 
 def test_hidden_parts_belong_to_the_seed():
-    scenario = tiny_scenario(*PLAIN, "world.intent.weight=0.7", "world.ids.weight=0.7")
+    scenario = tiny_scenario(*PLAIN, "world.intent.weight=0.7", "world.id_effects.weight=0.7")
     ids = np.tile(np.arange(50, dtype=np.int32), (5, 1))
     truths = [GroundTruth(build_world(scenario.world, seed), scenario.world) for seed in (1, 1, 2)]
     first, again, other = (truth.ctr(requests_of(range(5)), ids) for truth in truths)

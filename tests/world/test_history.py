@@ -15,14 +15,14 @@ def made(*overrides, seed=1):
 
 
 def test_a_history_holds_ads_of_the_corpus_for_every_user():
-    world, _ = made("world.history={length: 12, choices: 20}")
+    world, _ = made("world.history={length: 12, candidate_pool: 20}")
     assert world.history.shape == (500, 12) and world.history.dtype == np.int32
     assert world.history.min() >= 0 and world.history.max() < 900
     assert made()[0].history is None
 
 
 def test_of_two_ads_one_is_chosen_by_the_odds_of_its_logit():
-    world, spec = made("world.history={length: 200, choices: 2}")
+    world, spec = made("world.history={length: 200, candidate_pool: 2}")
     users = np.arange(500)
     keys = (users[:, None, None], np.arange(200)[None, :, None], np.arange(2)[None, None, :])
     seen = (draws.uniform(1, "history ad", *keys) * 900).astype(np.int32)
@@ -36,7 +36,7 @@ def test_of_two_ads_one_is_chosen_by_the_odds_of_its_logit():
 
 def test_with_one_choice_a_history_is_chance_and_with_more_it_tells_tastes():
     def mean_logit(choices):
-        world, spec = made(f"world.history={{length: 20, choices: {choices}}}")
+        world, spec = made(f"world.history={{length: 20, candidate_pool: {choices}}}")
         return GroundTruth(world, spec).lasting_logit(np.arange(500), world.history).mean()
 
     world, spec = made()
@@ -47,7 +47,7 @@ def test_with_one_choice_a_history_is_chance_and_with_more_it_tells_tastes():
 
 
 def test_a_history_tells_what_dense_features_do_not_show():
-    world, spec = made("world.history={length: 20, choices: 30}", "world.ids.weight=1.5")
+    world, spec = made("world.history={length: 20, candidate_pool: 30}", "world.id_effects.weight=1.5")
     dims = np.arange(4)[None, :]
     user = draws.normal(1, "user.id vector", np.arange(500)[:, None], dims)
     ad = draws.normal(1, "ad.id vector", np.arange(900)[:, None], dims)

@@ -39,7 +39,7 @@ def test_different_groups_and_sides_are_independent(world):
 
 
 def test_what_people_click_eagerly_they_buy_less_often():
-    spec = tiny_scenario("world.users=400", "world.ads=1000", "world.conversion.opposition=0.5").world
+    spec = tiny_scenario("world.users=400", "world.ads=1000", "world.conversion.anti_correlation=0.5").world
     world = build_world(spec, seed=5)
     clicks = world.user_features["G4"] @ world.ad_features["G4"].T
     buys = world.user_features["conversion"] @ world.ad_features["conversion"].T

@@ -30,7 +30,7 @@ ARMS = {
 # Delayed clicks, so that some are still under way at every deployment; three of them in the half hour.
 LEARNING = {
     "charging": {"click_delay": 60.0},
-    "training": {"every": 500.0, "history": 800.0, "panel": 96, "lists": 200},
+    "training": {"interval": 500.0, "window": 800.0, "panel": 96, "lists": 200},
 }
 
 

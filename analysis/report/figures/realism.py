@@ -1,4 +1,4 @@
-"""How far a world is from its log, moment by moment, beside how far two periods of the log are apart."""
+"""Gaps between a world and its log by summary statistic, and between two periods of the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from cascade_sim.analysis.report.figures.style import COLORS, QUIET, bare, blank, drawn, short, signed_tick
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, scaled
 
-TITLE = "Relative gaps between world and log by moment, with 95 % intervals"
+TITLE = "Relative gaps between world and log by summary statistic, with 95 % intervals"
 MOST = 26
 WIDEST = 100.0  # percent: what lies beyond is drawn at the edge
 
@@ -22,13 +22,13 @@ def gap_rows(found: Mapping[str, Any]) -> list[tuple[str, Estimate, Estimate, bo
             scaled(estimate(row["between_periods"]), 100.0),
             row["differs"],
         )
-        for row in found["moments"]
+        for row in found["statistics"]
         if row["is_relative"]
     ][:MOST]
 
 
 def realism_figure(found: Mapping[str, Any]) -> Any | None:
-    """A row per moment; None without any."""
+    """A row per summary statistic; None without any."""
     rows = gap_rows(found)
     if not rows:
         return None

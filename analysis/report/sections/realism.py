@@ -1,4 +1,4 @@
-"""How like a world is to its log: the answer, tables, words and the short page."""
+"""Realism of a world against its log: the answer, tables, words and the short page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from cascade_sim.analysis.report.section import (
 from cascade_sim.analysis.report.short_page import answer_section, short_page
 from cascade_sim.analysis.report.tables import Cell, Row, Table, cell
 from cascade_sim.analysis.statistics.estimates import (
-    MISSING,
     NBSP,
     Estimate,
     decimals_for,
@@ -39,9 +38,9 @@ SHOWN = "Brackets hold 95 % intervals."
 MAX_PAIRS, MAX_FEATURES = 12, 8
 UNITS = {"percent": " %", "money": "", "number": "", "seconds": " s"}
 VERDICTS = {
-    "alike": "The world is as like the log as two periods of the log are like each other",
-    "nearly": "The world is nearly as like the log as two periods of the log are like each other",
-    "unlike": "The world is easier to distinguish from the log than two periods of the log from each other",
+    "equivalent": "Equivalent to the log",
+    "inconclusive": "Neither equivalent to the log nor different",
+    "different": "Different from the log",
 }
 TOLD = {"requests": "requests", "shown": "shown ads"}
 GROUPS = {
@@ -54,18 +53,19 @@ GROUPS = {
 
 
 def realism_headline(found: Mapping[str, Any]) -> str:
-    """The verdict with the AUCs it rests on: those of what is distinguished most easily."""
+    """Verdict with its AUCs: those of the table that is distinguished most easily."""
     what = most_discriminating(found)
     test = found["two_sample"][what]
     return (
-        f"{VERDICTS[found['verdict']]}: a classifier tells {TOLD[what]} of the two apart with an AUC of "
-        f"{auc_text(test['auc'])}, those of two periods of the log with {auc_text(test['yardstick']['auc'])}"
+        f"{VERDICTS[found['verdict']]} at a margin of {number_text(found['margin'], 2)} AUC: the classifier "
+        f"reaches {auc_text(test['auc'])} between world and log and {auc_text(test['within_log']['auc'])} "
+        f"within the log ({TOLD[what]})"
     )
 
 
 def most_discriminating(found: Mapping[str, Any]) -> str:
     """requests or shown: of which the classifier finds more beyond what it finds between the periods."""
-    return max(TOLD, key=lambda what: found["two_sample"][what]["excess"]["value"] or 0.0)
+    return max(TOLD, key=lambda what: found["two_sample"][what]["excess_auc"]["value"] or 0.0)
 
 
 def auc_text(entry: Mapping[str, Any]) -> str:
@@ -77,12 +77,12 @@ def auc_text(entry: Mapping[str, Any]) -> str:
 def realism_words(found: Mapping[str, Any]) -> list[str]:
     """What the answer rests on, a sentence each."""
     (other,) = set(TOLD) - {most_discriminating(found)}
-    test, n = found["two_sample"][other], len(found["moments"])
-    differ = sum(row["differs"] for row in found["moments"])
+    test, n = found["two_sample"][other], len(found["statistics"])
+    differ = sum(row["differs"] for row in found["statistics"])
     words = [
-        f"Of {TOLD[other]}: an AUC of {auc_text(test['auc'])}, and {auc_text(test['yardstick']['auc'])} "
+        f"Of {TOLD[other]}: an AUC of {auc_text(test['auc'])}, and {auc_text(test['within_log']['auc'])} "
         "between the periods. 0.5 is a guess.",
-        f"{differ} of {n} moments differ significantly and beyond what the log's periods differ by.",
+        f"{differ} of {n} summary statistics differ significantly and by more than the periods of the log.",
     ]
     if found["whatifs"]:
         inside = sum(row["is_inside"] for row in found["whatifs"])
@@ -101,9 +101,9 @@ def test_table(found: Mapping[str, Any]) -> Table:
     rows = []
     for what, label in (("requests", "Requests"), ("shown", "Shown ads")):
         test = found["two_sample"][what]
-        cells = [estimate(test["auc"]), estimate(test["yardstick"]["auc"])]
+        cells = [estimate(test["auc"]), estimate(test["within_log"]["auc"])]
         rows.append(
-            Row(label, [*(cell(own, 3) for own in cells), cell(estimate(test["excess"]), 3, signed=True)])
+            Row(label, [*(cell(own, 3) for own in cells), cell(estimate(test["excess_auc"]), 3, signed=True)])
         )
     return Table("Two-sample test", "AUC between", ["log and world", "periods of the log", "excess"], rows)
 
@@ -111,18 +111,18 @@ def test_table(found: Mapping[str, Any]) -> Table:
 def feature_table(found: Mapping[str, Any], what: str) -> Table | None:
     """The features that distinguish them; None where none contributes."""
     test = found["two_sample"][what]
-    usual = {feature["name"]: feature["worth"] for feature in test["yardstick"]["features"]}
+    usual = {feature["name"]: feature["permutation_importance"] for feature in test["within_log"]["features"]}
     rows = [
         Row(
             feature["name"],
             [
-                Cell(number_text(feature["worth"], 3)),
+                Cell(number_text(feature["permutation_importance"], 3)),
                 Cell(number_text(usual.get(feature["name"]), 3)),
-                Cell(MISSING if feature["alone"] is None else number_text(feature["alone"], 3)),
+                Cell(number_text(feature["single_feature_auc"], 3)),
             ],
         )
         for feature in test["features"][:MAX_FEATURES]
-        if feature["worth"] > 0.001
+        if feature["permutation_importance"] > 0.001
     ]
     if not rows:
         return None
@@ -132,10 +132,10 @@ def feature_table(found: Mapping[str, Any], what: str) -> Table | None:
     )  # fmt: skip
 
 
-def moments_table(found: Mapping[str, Any], group: str) -> Table | None:
-    """Log and world side by side, with the gap; None where no moment of the group is known."""
+def statistics_table(found: Mapping[str, Any], group: str) -> Table | None:
+    """Log and world side by side, with the gap; None where no statistic of the group is known."""
     rows = []
-    for row in found["moments"]:
+    for row in found["statistics"]:
         if row["group"] != group:
             continue
         factor = 100.0 if row["unit"] == "percent" else 1.0
@@ -208,7 +208,7 @@ def realism_page(found: Mapping[str, Any], svg: str) -> str:
     parts: list[Part] = [
         *(Text(line) for line in realism_words(found)),
         Heading("Known gaps"),
-        Bullets(found["not_captured"]),
+        Bullets(found["gaps"]),
     ]
     sections = [answer_section(realism_headline(found), parts, figure)]
     features = [TablePart(feature_table(found, what)) for what in ("requests", "shown")]
@@ -220,7 +220,7 @@ def realism_page(found: Mapping[str, Any], svg: str) -> str:
             "", "Classifier two-sample test (C2ST)", (),
             (
                 Text(
-                    "Gradient boosting, cross-fitted: it is asked about requests that it has not seen, and "
+                    "Gradient boosting, cross-fitted: it scores requests that it was not trained on, and "
                     f"copies of one request are never on both sides.{hour}",
                     "small",
                 ),
@@ -238,19 +238,21 @@ def realism_page(found: Mapping[str, Any], svg: str) -> str:
     if what_ifs is not None:
         sections.append(Section("", "What-if agreement", (), (TablePart(what_ifs),),
                                 short="What-ifs"))  # fmt: skip
-    tables = [TablePart(moments_table(found, group)) for group in GROUPS]
+    tables = [TablePart(statistics_table(found, group)) for group in GROUPS]
     words = (
         f"Intervals resample {found['resampled']['log']} of the log and {found['resampled']['world']} of the "
-        "world. “Differs”: significantly, with as many moments looked at, and beyond what lies between the "
+        "world. “Differs”: significantly, adjusted for the number of statistics, and by more than the "
         "periods of the log."
     )
-    sections.append(Section("", "Summary statistics", (), (Text(words, "small"), *tables), short="Moments"))
+    sections.append(
+        Section("", "Summary statistics", (), (Text(words, "small"), *tables), short="Statistics")
+    )
     pairs = pairs_table(found)
     if pairs is not None:
         sections.append(Section("", "Pairs of columns", (), (TablePart(pairs),), short="Pairs"))
     hours = Details((TablePart(hours_table(found)),), "24 hours")
     sections.append(Section("", "Requests by hour of the day", (), (hours,), short="Hours"))
-    title = f"How like is {found['world']['name']} to {found['log']['name']}?"
+    title = f"Realism of {found['world']['name']} against log {found['log']['name']}"
     return short_page(
         "Realism", title, facts(found), sections, "", {"realism": svg} if svg else {}, shown=SHOWN
     )

@@ -102,11 +102,11 @@ def named_targets(scenario: Scenario, file: Path, names: Sequence[str]) -> list[
     section = scenario.off_policy
     if section is None:
         raise UserError(f"{file}: nothing is randomised; add off_policy: {{randomise: {{reserve_cpc: 0.3}}}}")
-    targets = [parse_target(name, changes, section.jitter) for name, changes in section.targets.items()]
+    targets = [parse_target(name, changes, section.estimand) for name, changes in section.targets.items()]
     if section.slates is not None:
         targets.insert(0, Target(f"pages {AS_LOGGED}", is_pages=True))
     if section.randomise is not None:
-        targets.insert(0, logged_parameters(section.jitter))
+        targets.insert(0, logged_parameters(section.estimand))
     known = [target.name for target in targets]
     for name in names:
         if name not in known:

@@ -32,9 +32,9 @@ Exit code  0  done
     help="What the other policy changes; may be repeated.  [default: the targets of the scenario]",
 )  # fmt: skip
 @click.option(
-    "--jitter", type=click.Choice(["drop", "keep"]), default=None,
-    help="drop: a launch, the parameters fixed at their values. keep: the log's own noise around the value.  "
-    "[default: as the scenario says, drop if it does not]",
+    "--estimand", type=click.Choice(["launch", "jittered"]), default=None,
+    help="launch: the parameters fixed at their values. jittered: the log's own noise around the value.  "
+    "[default: that of the scenario, else launch]",
 )  # fmt: skip
 @click.option("--estimator", multiple=True, metavar="NAME", help="May be repeated.  [default: all]")
 @click.option(

@@ -31,8 +31,8 @@ def command(log: Path, world: Path, part: str, seed: int, as_json: bool, out: Pa
     WORLD is a log store, exported from a run and imported, or a scenario or run of a world fitted to a log,
     from which as many requests are drawn as the log has.
 
-    Numbers of both side by side; whether a classifier tells them apart, beside whether it tells two periods
-    of the log apart; lifts of the same what-ifs, where both were asked; and what the world does not have.
+    Numbers of both side by side; how well a classifier distinguishes them, and two periods of the log;
+    lifts of the same what-ifs, where both were asked; and what the world does not have.
     """
     from cascade_sim.api import realism
     from cascade_sim.storage.folder import json_text
@@ -45,16 +45,16 @@ def command(log: Path, world: Path, part: str, seed: int, as_json: bool, out: Pa
 
 
 def realism_text(found: Mapping[str, Any]) -> str:
-    """The answer in a line, the test, what is not captured, and the moments that differ, for a terminal."""
+    """The answer in a line, the test, the known gaps, and the statistics that differ, for a terminal."""
     import sys
     import textwrap
 
     from cascade_sim.analysis.report.sections.realism import (
         GROUPS,
         facts,
-        moments_table,
         realism_headline,
         realism_words,
+        statistics_table,
         test_table,
         whatif_table,
     )
@@ -62,11 +62,11 @@ def realism_text(found: Mapping[str, Any]) -> str:
     from cascade_sim.foundation.progress import terminal_width
 
     width, color = terminal_width(least=80), sys.stdout.isatty()
-    tables = [test_table(found), whatif_table(found), *(moments_table(found, group) for group in GROUPS)]
+    tables = [test_table(found), whatif_table(found), *(statistics_table(found, group) for group in GROUPS)]
     lines = [textwrap.fill(realism_headline(found), width), "; ".join(facts(found)), ""]
     lines += [textwrap.fill(line, width) for line in realism_words(found)]
     lines += ["", "Known gaps:"]
-    lines += [textwrap.fill(f"- {line}", width, subsequent_indent="  ") for line in found["not_captured"]]
+    lines += [textwrap.fill(f"- {line}", width, subsequent_indent="  ") for line in found["gaps"]]
     lines += [
         "",
         *(table_text(table, color=color, width=width + 20) for table in tables if table is not None),

@@ -34,7 +34,7 @@ from cascade_sim.environments.evaluators.truth import TruthContext
 from cascade_sim.environments.page_columns import PHASE, Log, impressions
 from cascade_sim.environments.uncertainty.base import UNCERTAINTY, Tables
 from cascade_sim.foundation import random as draws
-from cascade_sim.logs.replay.fitted import FittedResponse, ResampledReplay
+from cascade_sim.logs.replay.fitted import FittedClickModel, ResampledReplay
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, np.ndarray]
@@ -45,19 +45,20 @@ EXPECTED = {"clicks": "expected_clicks", "revenue": "expected_revenue"}
 
 
 OF_REPLICATES = (
-    "Intervals of clicks, revenue and welfare include how uncertain the fitted response is ({n} fits to logs "
-    "drawn from the log). Intervals between seeds do not: all seeds share one response. Of ads that the log "
-    "hardly showed, the world knows no more than their predictions: ask the log itself where it can answer."
+    "Intervals of clicks, revenue and welfare include the uncertainty of the fitted click model ({n} fits to "
+    "logs drawn from the log). Intervals between seeds do not: all seeds share one click model. Of ads that "
+    "the log hardly showed, the world knows no more than their predictions: ask the log itself where it can "
+    "answer."
 )
 OF_ONE_FIT = (
-    "Intervals cover requests and clicks in the fitted world. How far its response is from the market's is "
-    "not in them, as it was fitted without replicates: ask the log itself where it can answer."
+    "Intervals cover requests and clicks in the fitted world. How far its click model is from the market's "
+    "users is not in them, as it was fitted without replicates: ask the log itself where it can answer."
 )
 
 
 @dataclass(frozen=True)
 class ReplicateUncertainty:
-    """Of the response that a world was fitted with. `n_requests`: those of the whole evaluation."""
+    """Of the click model that a world was fitted with. `n_requests`: those of the whole evaluation."""
 
     fitted: ResampledReplay
     n_requests: int
@@ -225,7 +226,7 @@ def drawn(fitted: ResampledReplay, requests: np.ndarray, n_requests: int) -> Flo
     return 1.0 + (count - 1.0) * math.sqrt(times / (1.0 + times))
 
 
-def with_replicates(tables: Tables, sums: Mapping[str, np.ndarray], response: FittedResponse) -> Tables:
+def with_replicates(tables: Tables, sums: Mapping[str, np.ndarray], response: FittedClickModel) -> Tables:
     """Columns of arms by row, as intervals resample them: with model uncertainty.  {arm: {column: [rows]}}"""
     made = dict(tables)
     for arm, total in sums.items():

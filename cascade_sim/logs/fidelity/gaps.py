@@ -1,4 +1,4 @@
-"""What a world does not have of its log, in plain words, from what was found."""
+"""Known gaps: what a world does not have of its log, in sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cascade_sim.analysis.statistics.estimates import estimate, number_text, per
 from cascade_sim.logs.fidelity.two_sample import telling_features
 
 MOST = 12  # sentences of one kind
-MOVED = 0.05  # share of the traffic that would have to come at another hour
+MAX_SHIFT = 0.05  # share of the traffic that would have to come at another hour
 NAMES = {
     "bid": "bid", "init_bid": "init-bid", "pctr": "pCTR", "pcvr": "pCVR", "pre_score": "pre-ranking score",
     "slot": "slot", "price_micros": "price", "click": "click",
@@ -25,9 +25,9 @@ UNSEEN = (
 )
 
 
-def not_captured(found: Mapping[str, Any]) -> list[str]:
+def known_gaps(found: Mapping[str, Any]) -> list[str]:
     """Sentences, the gravest kind first, and what no comparison can find."""
-    said = [*_by_classifier(found), *_what_ifs(found), *_moments(found), *_pairs(found)]
+    said = [*_by_classifier(found), *_what_ifs(found), *_statistics(found), *_pairs(found)]
     said += [*_hours(found), *_columns(found)]
     return [*(said or [NOTHING]), UNSEEN]
 
@@ -37,20 +37,22 @@ def _by_classifier(found: Mapping[str, Any]) -> list[str]:
     for what, name in (("requests", "requests"), ("shown", "shown ads")):
         test = found["two_sample"][what]
         features = telling_features(test)[:MOST]
-        excess = test.get("excess") or {}
+        excess = test.get("excess_auc") or {}
         if not features or not (excess.get("low") is not None and excess["low"] > 0):
             continue
-        named = ", ".join(f"{f['name']}{_higher(f)} ({f['worth']:.3f} of AUC)" for f in features[:5])
+        named = ", ".join(
+            f"{f['name']}{_higher(f)} ({f['permutation_importance']:.3f} of AUC)" for f in features[:5]
+        )
         said.append(f"By these a classifier tells {name} of the world from those of the log: {named}.")
     return said
 
 
 def _higher(feature: Mapping[str, Any]) -> str:
     """Which way it differs by itself, where it does."""
-    alone = feature.get("alone")
-    if alone is None or abs(alone - 0.5) < 0.01:
+    auc = feature.get("single_feature_auc")
+    if auc is None or abs(auc - 0.5) < 0.01:
         return ""
-    return " (higher in the world)" if alone > 0.5 else " (lower in the world)"
+    return " (higher in the world)" if auc > 0.5 else " (lower in the world)"
 
 
 def _what_ifs(found: Mapping[str, Any]) -> list[str]:
@@ -63,8 +65,8 @@ def _what_ifs(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _moments(found: Mapping[str, Any]) -> list[str]:
-    rows = [row for row in found["moments"] if row["differs"]]
+def _statistics(found: Mapping[str, Any]) -> list[str]:
+    rows = [row for row in found["statistics"] if row["differs"]]
     if not any(row["is_relative"] for row in rows):
         rows = sorted(rows, key=lambda row: -abs(row["gap"]["value"]))
     said = []
@@ -102,15 +104,15 @@ def _rows(row: Mapping[str, Any]) -> str:
 
 
 def _hours(found: Mapping[str, Any]) -> list[str]:
-    moved, days = found["hours"]["moved"], found["hours"]["days"]
-    if moved <= MOVED or days["log"] < 1:
+    shift, days = found["hours"]["traffic_shift"], found["hours"]["days"]
+    if shift <= MAX_SHIFT or days["log"] < 1:
         return []
     if days["world"] < 1:
         return [
             f"The traffic of the day: the world's requests span {days['world']:.2f} days, the log's "
             f"{days['log']:.1f}."
         ]
-    return [f"The traffic of the day: {moved:.0%} of the requests would have to come at another hour."]
+    return [f"The traffic of the day: {shift:.0%} of the requests would have to come at another hour."]
 
 
 def _columns(found: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 Gradient boosting is trained to say of a request, or of a shown ad, which of two markets it comes from, and is
 asked about requests that it has not seen (cross-fitting). The AUC is 0.5 where nothing tells them apart. Two
-periods of one log are never quite alike either: what the classifier makes of them is the yardstick.
+periods of one log differ a little, too: the AUC between them (within the log) is what it is compared with.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from cascade_sim.analysis.statistics.bootstrap import resample_counts
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
-from cascade_sim.logs.fidelity.moments import MICROS, entry
 from cascade_sim.logs.fidelity.sample import HOUR, Sample
+from cascade_sim.logs.fidelity.summary_statistics import MICROS, entry
 
 FOLDS = 5
 MOST = 10_000  # requests of each side
@@ -252,7 +252,12 @@ def two_sample_auc(log: Table, world: Table, seed: int, resamples: int = RESAMPL
         "rows": {"log": int((~is_world).sum()), "world": int(is_world.sum())},
         "columns": list(names),
         "features": [
-            {"name": names[i], "worth": float(lost[:, i].mean()), "alone": alone.get(names[i])} for i in order
+            {
+                "name": names[i],
+                "permutation_importance": float(lost[:, i].mean()),
+                "single_feature_auc": alone.get(names[i]),
+            }
+            for i in order
         ],
         "replicates": replicates,
     }
@@ -292,7 +297,7 @@ def _fold_aucs(
 def two_sample_test(
     log: Sample, world: Sample, periods: tuple[Sample, Sample] | None, seed: int, resamples: int = RESAMPLES
 ) -> dict[str, Any]:
-    """By requests and by shown ads: the AUC between log and world, the yardstick, and the excess over it."""
+    """By requests and by shown ads: the AUC between log and world, that within the log, and the excess."""
     with_hour = log.days >= MIN_DAYS and world.days >= MIN_DAYS / 2
     found: dict[str, Any] = {"with_hour": with_hour}
     for what, table in (("requests", request_table), ("shown", shown_table)):
@@ -304,13 +309,14 @@ def two_sample_test(
             yard = two_sample_auc(before, after, seed + 1, resamples)
             usual = yard.pop("replicates")
             found[what] |= {
-                "yardstick": yard,
-                "excess": entry(np.maximum(drawn, GUESS) - np.maximum(usual, GUESS)),
+                "within_log": yard,
+                "excess_auc": entry(np.maximum(drawn, GUESS) - np.maximum(usual, GUESS)),
             }
     return found
 
 
 def telling_features(test: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Those of a test that distinguish the world from the log, and not the log's periods from each other."""
-    usual = {f["name"]: f["worth"] for f in (test.get("yardstick") or {}).get("features", ())}
-    return [f for f in test["features"] if f["worth"] > TELLING + max(0.0, usual.get(f["name"], 0.0))]
+    key = "permutation_importance"
+    usual = {f["name"]: f[key] for f in (test.get("within_log") or {}).get("features", ())}
+    return [f for f in test["features"] if f[key] > TELLING + max(0.0, usual.get(f["name"], 0.0))]

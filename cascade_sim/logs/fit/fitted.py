@@ -1,4 +1,4 @@
-"""The world fitted to a log, written: its response in a checksummed folder, and the scenario that runs it.
+"""The world fitted to a log, written: its click model in a checksummed folder, and the scenario that runs it.
 
 And a store of what such a world brings, to be compared with the log.
 """
@@ -32,7 +32,7 @@ FEWEST = 400  # requests
 MIN_DELAYS = 20
 WINDOW = 2_592_000.0
 MAX_CODES = 250  # of a whole-numbered feature that is taken as categories
-SUFFIX = "-response"
+SUFFIX = "-click-model"
 PREDICTIONS = ("pctr", "pre_score")  # of clicks, as further scores are
 FEW_HOURS = 24
 REPLICATES = 20  # of the fit, by which answers know how uncertain it is
@@ -48,7 +48,7 @@ def fit_world(
     replicates: int = REPLICATES,
     progress: Progress | None = None,
 ) -> Mapping[str, Any]:
-    """Fit the response of a log and write the scenario `out` with its folder; the checks of it."""
+    """Fit the click model of a log and write the scenario `out` with its folder; the checks of it."""
     n = int(round(share * store.n_requests))
     if n < FEWEST:
         raise UserError(
@@ -74,7 +74,7 @@ def fit_world(
     scenario = scenario_of(store, out, log, folder.name)
     words = [
         f"# A world fitted to the log {store.about.name!r}: requests drawn in blocks of an hour, clicks by a "
-        f"response fitted to {n:,} requests.",
+        f"click model fitted to {n:,} requests.",
         f"# Needs the log, and the folder {folder.name} beside this file.",
         "# Models may learn from user, context, quality, tier, user_id, ad_id and advertiser_id.",
     ]
@@ -83,7 +83,7 @@ def fit_world(
 
 
 def pairs_of(store: LogStore, n: int) -> tuple[Pairs, np.ndarray]:
-    """What the response may see of the candidates of the first n requests, and their segments."""
+    """What the click model may see of the candidates of the first n requests, and their segments."""
     from scipy.special import logit
 
     known = store.about.columns["candidates"]
@@ -249,7 +249,7 @@ def _delays(store: LogStore, n: int) -> dict[str, Any] | None:
 
 
 def scenario_of(store: LogStore, out: Path, log: Path, response: str) -> dict[str, Any]:
-    """The scenario of the fitted world: that of the replay, with the response in it."""
+    """The scenario of the fitted world: that of the replay, with the click model in it."""
     from cascade_sim.logs.audit.study import completed
     from cascade_sim.logs.store.scenario import logged_scenario
 
@@ -265,7 +265,7 @@ def scenario_of(store: LogStore, out: Path, log: Path, response: str) -> dict[st
         **data,
         "name": name or "fitted",
         "description": f"A world fitted to the log {store.about.name}.",
-        "world": {"replay": {"log": place, "fitted": {"response": response, "block": "hour"}}},
+        "world": {"replay": {"log": place, "fitted": {"click_model": response, "block": "hour"}}},
     }
 
 
@@ -281,7 +281,7 @@ def named_cells(cells: Sequence[Mapping[str, Any]], store: LogStore) -> list[dic
 
 
 def checks_text(checks: Mapping[str, Any]) -> str:
-    """How the response holds against the log's clicks, in lines; its cells are `named_cells`."""
+    """Fit of the click model to the log's clicks, in lines; its cells are `named_cells`."""
     cells = checks["cells"]
     off = [cell for cell in cells if cell["is_off"]]
     lines = [

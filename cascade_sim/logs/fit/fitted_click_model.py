@@ -1,15 +1,15 @@
-"""The response of users, fitted to a log: how often any candidate would be clicked in the first slot.
+"""The click model of a log: how often any candidate would be clicked in the first slot.
 
-Arrays in, calibrated probabilities out. Two learners see whatever the log has of a pair. A *line* is drawn
-through logged predictions, features and segments, and through what the predictions say on average of the
-request, the ad, the user and the ad in its segment: single predictions have noise of their own, and where ads
-are asked about that were hardly shown, a line goes on where trees stand still. *Boosted trees* see the hour
+Arrays in, calibrated probabilities out. Two learners see whatever the log has of a pair. A *logistic
+regression* (the line) takes logged predictions, features and segments, and what the predictions say on
+average of the request, the ad, the user and the ad in its segment: single predictions have noise of their
+own, and for ads that were hardly shown a line extrapolates where trees do not. *Boosted trees* see the hour
 as well, and how often an ad, an advertiser, a user and a segment with an ad were clicked elsewhere. Each
 request is answered by models that did not see it (cross-fitting), and how much each learner counts is learned
 from those answers. Slots are effects of their own, found together with the rest.
 
 What is fitted is uncertain. *Replicates* are the whole fit again on logs like this one (its users, hours or
-requests drawn with replacement): whoever answers by the response takes them to tell how much it might differ.
+requests drawn with replacement): estimates from the click model take them to tell how much it might differ.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MIN_UNITS, MIN_DRAWN_CLICKS = 400, 4_000  # but as many as this
 
 @dataclass(frozen=True)
 class Response:
-    """A fitted response.
+    """A fitted click model.
 
     ctr           [C] of every candidate in the first slot, by models that did not see its request
     slot_effects  [k] of each slot against the first, never rising
@@ -79,7 +79,7 @@ def fit_response(
     replicates: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> Response:
-    """The response to a log's clicks, with so many replicates. UserError where it has too few clicks.
+    """The click model of a log's clicks, with replicates. UserError where it has too few clicks.
 
     `unit` [R] is what replicates draw: requests of one unit come together. `advance` is told of each fit.
     """
@@ -88,7 +88,7 @@ def fit_response(
     clicks = int(np.sum(log.click))
     if clicks < MIN_CLICKS:
         raise UserError(
-            f"the log has {clicks} clicks; a response is fitted to {MIN_CLICKS} or more: log more "
+            f"the log has {clicks} clicks; a click model is fitted to {MIN_CLICKS} or more: log more "
             "requests, or their clicks"
         )
     with one_thread():

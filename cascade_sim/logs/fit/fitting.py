@@ -13,7 +13,7 @@ from cascade_sim.foundation.terminal import joined
 from cascade_sim.logs.audit.reproduction import require_log_reproduced
 from cascade_sim.logs.fit.fitted import REPLICATES, checks_text, fit_world, named_cells
 from cascade_sim.logs.fit.parametric import Fit, fit_parametric, fit_table, fit_words, fitted_yaml
-from cascade_sim.logs.fit.realism import moments_frame
+from cascade_sim.logs.fit.realism import statistics_frame
 from cascade_sim.logs.store.store import LogStore, open_store
 from cascade_sim.storage.files import storage_errors, write_file
 
@@ -40,7 +40,7 @@ class FittedWorld(ABC):
 
 @dataclass(frozen=True)
 class Empirical(FittedWorld):
-    """Clicks of the log over those that its response predicts for requests it has not learned from."""
+    """Clicks of the log over those that its click model predicts for requests it has not learned from."""
 
     checks: Mapping[str, Any]
 
@@ -55,12 +55,12 @@ class Empirical(FittedWorld):
 
 @dataclass(frozen=True)
 class ParametricWorld(FittedWorld):
-    """Moments of the log beside those of the synthetic world."""
+    """Summary statistics of the log and of the synthetic world."""
 
     fit: Fit
 
     def frame(self) -> pd.DataFrame:
-        return moments_frame(self.fit.rows)
+        return statistics_frame(self.fit.rows)
 
     def text(self, width: int = 100, color: bool = False) -> str:
         from cascade_sim.analysis.report.terminal import table_text

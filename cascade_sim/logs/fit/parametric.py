@@ -1,12 +1,12 @@
 """A synthetic world whose parameters are fitted to a log: shareable, for no row of the log is in it.
 
-Most parameters have a moment of their own and follow from it. Variances of the logit of the pCTR between ads,
-between users, between requests and between pairs are the squared weights of the features that vary with them;
-bids give their own law; slots, sizes, users and conversions are counted. Two numbers go through the
-cascade, so they are found by simulating it: the base logit (who wins has a higher CTR than who stands for
-election) and the weight of popularity in retrieval. Draws are keyed, so each simulated moment rises smoothly
-with its number, and bisection finds it; a search that knows nothing of this takes several times as many
-simulations to come as near (docs/how_to/fit_world.md has the figures).
+Most parameters have a statistic of their own and follow from it. Variances of the logit of the pCTR between
+ads, between users, between requests and between pairs are the squared weights of the features that vary with
+them; bids give their own law; slots, sizes, users and conversions are counted. Two numbers go through the
+cascade, so they are found by simulating it: the base logit (winners have a higher CTR than candidates) and
+the weight of popularity in retrieval. Draws are keyed, so each simulated statistic rises smoothly with its
+number, and bisection finds it; a search that does not use this takes several times as many simulations to
+come as near (docs/how_to/fit_world.md has the figures).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import numpy as np
 from cascade_sim.agents.advertisers import MIN_HAZARD
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.audit.study import completed
-from cascade_sim.logs.fidelity import moments
+from cascade_sim.logs.fidelity import summary_statistics as stats
 from cascade_sim.logs.fidelity.sample import DAY, HOUR, Sample, take
 from cascade_sim.logs.store.format import OTHER_NAMES
 
 SIMULATED = 1024  # requests of a trial
 MAX_SIMULATED_USERS = 4000
 MIN_CLICKS = 100
-NEAR = 0.1  # relative gap of a moment that was reached
+NEAR = 0.1  # relative gap of a statistic that was reached
 GROUPS = {"G1": 0.2, "G2": 0.15, "G3": 0.2, "G4": 0.45}  # shares of the variance between pairs
 DIMS = {"G1": 4, "G2": 2, "G3": 4, "G4": 4}
 MIN_LOGIT, MAX_LOGIT = -14.0, 3.0
@@ -36,7 +36,7 @@ SEEN = ["user", "context", "quality", "tier", "mismatch", "G1", "G2", "G3"]
 
 @dataclass
 class Fit:
-    """A scenario as data, how near each moment came, and what could not be reached."""
+    """A scenario as data, how near each statistic came, and what could not be reached."""
 
     scenario: dict[str, Any]
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Components:
 
 
 def fit_parametric(store: Any, seed: int = 1, name: str | None = None) -> Fit:
-    """The scenario of a synthetic world that is like a log in its moments."""
+    """The scenario of a synthetic world with the summary statistics of a log."""
     if store.about.charging != "click":
         raise UserError(
             f"{store.about.name} charges per impression; the bids of a synthetic world are per click, so no "
@@ -153,9 +153,9 @@ def _weighted_correlation(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> f
 def _closed(store: Any, sample: Sample, name: str, seed: int) -> dict[str, Any]:
     """What follows from the log without simulating anything."""
     one = np.ones(len(sample))
-    ranked = max(2, round(moments._count(moments.ranked_of)(sample, one)))
+    ranked = max(2, round(stats._count(stats.ranked_of)(sample, one)))
     slots = max(1, round(float(sample.requests["slots"].mean())))
-    retrieved = max(ranked, round(moments._count(moments.candidates_of)(sample, one)), slots + 1)
+    retrieved = max(ranked, round(stats._count(stats.candidates_of)(sample, one)), slots + 1)
     n_ads = max(store.n_ads, retrieved)
     users, activity = visitors(sample)
     span = max(float(np.ptp(store.requests["time"])), 1.0)
@@ -176,8 +176,8 @@ def _closed(store: Any, sample: Sample, name: str, seed: int) -> dict[str, Any]:
     }
     wave = daily_wave(sample)
     if wave is not None:
-        world["seasons"] = wave
-    within = moments.spread_within_ad(sample, one) if sample.has("bid") else 0.0
+        world["seasonality"] = wave
+    within = stats.spread_within_ad(sample, one) if sample.has("bid") else 0.0
     bidding: dict[str, Any] = {"rule": "none"}
     if within > 0.05:  # a bid that changes from request to request, as the platform's rule makes it
         bidding = {"rule": "target_cpa"}
@@ -231,15 +231,15 @@ def bid_law(sample: Sample) -> dict[str, float]:
         return {"median": 1.0, "sigma": 0.35, "tier_share": 0.5}
     logs, at = sample.log_bids
     weight = one[sample.request[at]]
-    low, middle, high = (moments.quantile(logs, weight, share) for share in (0.25, 0.5, 0.75))
+    low, middle, high = (stats.quantile(logs, weight, share) for share in (0.25, 0.5, 0.75))
     sigma = float(np.clip((high - low) / 1.349, 0.01, 3.0))
     law = {"median": round(float(np.exp(middle)), 6), "sigma": round(sigma, 4)}
-    tail = moments.tail_index(sample, one)
+    tail = stats.tail_index(sample, one)
     normal = 2.0627 / sigma  # Hill's estimate of the top 5 % of a log-normal law: hazard there, over sigma
     if np.isfinite(tail) and tail < 0.9 * normal and tail > 1.0:
         law["tail"] = round(float(max(tail, 1.01, MIN_HAZARD / sigma + 1e-3)), 4)
-    spread = moments.bid_spread(sample, one)
-    within = moments.spread_within_ad(sample, one)
+    spread = stats.bid_spread(sample, one)
+    within = stats.spread_within_ad(sample, one)
     # what varies with an ad's own requests is the platform's; an ad's own bid is all that tier may explain
     law["sigma"] = round(
         float(sigma * np.sqrt(max(0.05, 1 - (within / spread) ** 2))) if spread > 0 else sigma, 4
@@ -323,16 +323,16 @@ def conversions(sample: Sample) -> dict[str, Any]:
     """Conversions per click as a base logit, and their delays as a mixture of exponentials."""
     from scipy.special import logit
 
-    found: dict[str, Any] = {"base_logit": -2.2, "weight": 0.0, "opposed_to": None, "opposition": 0.0,
-                             "pair_noise": 0.0}  # fmt: skip
+    found: dict[str, Any] = {"base_logit": -2.2, "weight": 0.0, "pair_noise": 0.0}
+    found |= {"anti_correlated_group": None, "anti_correlation": 0.0}
     known = sample.has("click", "conversion")
-    rate = moments.conversions_per_click(sample, np.ones(len(sample))) if known else np.nan
+    rate = stats.conversions_per_click(sample, np.ones(len(sample))) if known else np.nan
     if 0 < rate < 1:
         found["base_logit"] = round(float(logit(rate)), 4)
     if sample.has("conversion_delay"):
         delay = sample.candidates["conversion_delay"].astype(np.float64)
         delay = delay[np.isfinite(delay) & (delay > 0)]
-        if len(delay) >= moments.FEWEST:
+        if len(delay) >= stats.FEWEST:
             means, weights = exponential_mixture(delay)
             window = float(max(2 * delay.max(), 2_592_000.0))
             found["delay"] = {"means": means, "weights": weights, "window": window}
@@ -477,7 +477,7 @@ def expected_ctr(sample: Sample) -> float:
 def _through_the_cascade(fit: Fit, sample: Sample, seed: int) -> None:
     """Popularity in retrieval by the candidacies of popular ads, then the base logit by winners' CTR."""
     world, one = fit.scenario["world"], np.ones(len(sample))
-    top = moments._top_share(0.1, False)
+    top = stats._top_share(0.1, False)
     share = top(sample, one)
 
     def candidacies(weight: float) -> float:
@@ -488,7 +488,7 @@ def _through_the_cascade(fit: Fit, sample: Sample, seed: int) -> None:
 
     if fit.scenario["cascade"]["retrieval"]["size"] < world["ads"]:
         world["popularity"] = round(_root(candidacies, 0.0, MAX_POPULARITY), 4)
-    target = moments.ctr(sample, one)
+    target = stats.ctr(sample, one)
 
     def clicks(base: float) -> float:
         world["base_logit"] = base
@@ -516,9 +516,9 @@ CALIBRATED = 0.05  # log of clicks over predicted clicks: beyond, the log's pred
 
 
 def _tell(fit: Fit, sample: Sample, seed: int) -> None:
-    """How near each moment came, on a longer trial, and what the world cannot have."""
+    """How near each statistic came, on a longer trial, and what the world cannot have."""
     made = trial(fit.scenario, seed, TOLD)
-    rows = moments.side_by_side(sample, made, None, 50, seed)
+    rows = stats.side_by_side(sample, made, None, 50, seed)
     for row in rows:
         if row["name"] in OF_LENGTH and len(sample) != len(made):
             continue
@@ -534,7 +534,7 @@ def _tell(fit: Fit, sample: Sample, seed: int) -> None:
         )
     one = np.ones(len(sample))
     if sample.has("pctr"):
-        off = moments.calibration(sample, one) / np.mean(
+        off = stats.calibration(sample, one) / np.mean(
             fit.scenario["world"]["slot_effects"][: fit.scenario["cascade"]["slots"]]
         )
         if abs(np.log(max(off, 1e-9))) > CALIBRATED:
@@ -547,7 +547,7 @@ def _tell(fit: Fit, sample: Sample, seed: int) -> None:
             fit.notes.append(
                 f"A synthetic world has no {name}s: what differs by {name} is spread over users and requests."
             )
-    if moments.candidate_spread(sample, one) > 0.1 * moments._count(moments.candidates_of)(sample, one):
+    if stats.candidate_spread(sample, one) > 0.1 * stats._count(stats.candidates_of)(sample, one):
         fit.notes.append(
             "Every request of a synthetic world has as many candidates; the log's numbers differ."
         )
@@ -583,7 +583,7 @@ def slope_of(sample: Sample) -> float:
 
 
 def fit_table(fit: Fit) -> Any:
-    """Log and world by moment."""
+    """Log and world by summary statistic."""
     from cascade_sim.analysis.report.tables import Cell, Row, Table
     from cascade_sim.analysis.statistics.estimates import number_text
 
@@ -604,14 +604,15 @@ def fit_table(fit: Fit) -> Any:
                 [*values, Cell(shown), Cell("" if row["is_reached"] else "not reached")],
             )
         )
-    return Table("How near each moment came", "Moment", ["log", "world", "gap", ""], rows)
+    return Table("Gaps by summary statistic", "Summary statistic", ["log", "world", "gap", ""], rows)
 
 
 def fit_words(fit: Fit) -> list[str]:
     """What was reached, and what the world cannot have."""
     missed = [row["label"] for row in fit.rows if not row["is_reached"]]
     lines = [
-        f"{len(fit.rows) - len(missed)} of {len(fit.rows)} moments are within {NEAR:.0%} of the log's, or "
+        f"{len(fit.rows) - len(missed)} of {len(fit.rows)} summary statistics are within {NEAR:.0%} of "
+        "the log's, or "
         f"not distinguished from them; {fit.simulations} simulations.",
         "The world was tried with the best predictions that its features allow in its seats; models that are "
         "trained in a run know a little less.",
@@ -623,7 +624,7 @@ def fitted_yaml(fit: Fit, name: str) -> str:
     """The scenario as a file, with what it is above it."""
     missed = ", ".join(row["label"] for row in fit.rows if not row["is_reached"]) or "none"
     head = [
-        f"# A synthetic world like the log {name!r} in its moments. No row of the log is in it.",
+        f"# A synthetic world with summary statistics of the log {name!r}. No row of the log is in it.",
         f"# Moments that it does not reach: {missed}.",
         *(f"# {note}" for note in fit.notes),
     ]

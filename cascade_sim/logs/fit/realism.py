@@ -1,4 +1,4 @@
-"""How like a world is to a log: moments, pairs, a classifier, known what-ifs, and what is not captured."""
+"""Realism of a world against a log: summary statistics, pairs, a classifier, known what-ifs, known gaps."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import numpy as np
 
 from cascade_sim.counterfactual.whatif import check_out
 from cascade_sim.foundation.errors import UserError, unknown_name
-from cascade_sim.logs.fidelity import moments, two_sample
-from cascade_sim.logs.fidelity.gaps import not_captured
+from cascade_sim.logs.fidelity import summary_statistics as stats
+from cascade_sim.logs.fidelity import two_sample
+from cascade_sim.logs.fidelity.gaps import known_gaps
 from cascade_sim.logs.fidelity.sample import DAY, take
 from cascade_sim.logs.store.store import LogStore, is_log_store, open_store
 from cascade_sim.storage.files import below, parse_json, read_file
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEWEST = 200  # requests of a period
-ALIKE = 0.02  # of AUC beyond the yardstick: what passes for alike
+MARGIN = 0.02  # of excess AUC: below it a world is equivalent to its log
 # A longer log has more users who come again and more ads that are shown at all: not compared between lengths.
 OF_LENGTH = ("returning", "top_1", "top_10", "candidates_top_10")
 NEAR_LENGTH = 1.25
@@ -93,19 +94,19 @@ def write_realism(found: Mapping[str, Any], out: Path) -> list[Path]:
     return [out / name for name in contents]
 
 
-def moments_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """A row per moment: moment, group, log, world and gap with intervals, is_relative, differs."""
-    told = ({"moment": row["label"], **row} for row in rows)
-    return _frame(told, ("moment", "group"), ("log", "world", "gap"), ("is_relative", "differs"))
+def statistics_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """A row per statistic: statistic, group, log, world and gap with intervals, is_relative, differs."""
+    told = ({"statistic": row["label"], **row} for row in rows)
+    return _frame(told, ("statistic", "group"), ("log", "world", "gap"), ("is_relative", "differs"))
 
 
 def classifier_frame(test: Mapping[str, Any]) -> pd.DataFrame:
     """What is compared (requests, shown ads): the AUC, that between two periods of the log, the excess."""
     told = (
-        {"told_apart": what, **test[what], "yardstick": test[what]["yardstick"]["auc"]}
+        {"compared": what, **test[what], "within_log_auc": test[what]["within_log"]["auc"]}
         for what in ("requests", "shown")
     )
-    return _frame(told, ("told_apart",), ("auc", "yardstick", "excess"))
+    return _frame(told, ("compared",), ("auc", "within_log_auc", "excess_auc"))
 
 
 def whatifs_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -145,7 +146,7 @@ def realism(
     part: tuple[int, int] | None = None,
     whatifs: Sequence[Mapping[str, Any]] = (),
     seed: int = 1,
-    resamples: int = moments.RESAMPLES,
+    resamples: int = stats.RESAMPLES,
     most: int | None = None,
 ) -> dict[str, Any]:
     """What realism.json holds, of two stores.
@@ -171,7 +172,7 @@ def realism(
     size = min(most or two_sample.MOST, world.n_requests, middle, n - middle, last - first)
     samples = take(log, first, last), take(world)
     periods = take(log, 0, middle), take(log, middle, n)
-    sides = moments.side_by_side(*samples, periods, resamples, seed)
+    sides = stats.side_by_side(*samples, periods, resamples, seed)
     is_near = max(last - first, world.n_requests) <= NEAR_LENGTH * min(last - first, world.n_requests)
     left_out = [] if is_near else [row["label"] for row in sides if row["name"] in OF_LENGTH]
     sides = [row for row in sides if is_near or row["name"] not in OF_LENGTH]
@@ -186,14 +187,14 @@ def realism(
         "periods": [_period(log, 0, middle), _period(log, middle, n)],
         "resampled": {"log": samples[0].unit_word, "world": samples[1].unit_word},
         "two_sample": test,
-        "moments": sides,
-        "pairs": moments.pairs(*samples, resamples, seed),
-        "hours": moments.hours(*samples),
+        "statistics": sides,
+        "pairs": stats.pairs(*samples, resamples, seed),
+        "hours": stats.hours(*samples),
         "whatifs": list(whatifs),
         "missing_columns": missing_columns(log, world),
         "left_out": left_out,
     }
-    return {**found, "verdict": verdict(test), "not_captured": not_captured(found)}
+    return {**found, "verdict": verdict(test), "margin": MARGIN, "gaps": known_gaps(found)}
 
 
 def split_of(store: Any) -> int:
@@ -210,17 +211,17 @@ def split_of(store: Any) -> int:
 
 
 def verdict(test: Mapping[str, Any]) -> str:
-    """alike, nearly, or unlike: by what the classifier finds beyond what it finds between the periods.
+    """equivalent, inconclusive or different: an equivalence test on the excess AUC.
 
-    alike: the whole interval of the excess is below `ALIKE`, for requests and for shown ads. unlike: for one
-    of them the whole interval is above.
+    equivalent: its whole interval is below `MARGIN`, for requests and for shown ads. different: for one of
+    them the whole interval is above.
     """
-    excesses = [test[what]["excess"] for what in ("requests", "shown")]
-    if any(excess["low"] is not None and excess["low"] > ALIKE for excess in excesses):
-        return "unlike"
-    if all(excess["high"] is not None and excess["high"] <= ALIKE for excess in excesses):
-        return "alike"
-    return "nearly"
+    excesses = [test[what]["excess_auc"] for what in ("requests", "shown")]
+    if any(excess["low"] is not None and excess["low"] > MARGIN for excess in excesses):
+        return "different"
+    if all(excess["high"] is not None and excess["high"] <= MARGIN for excess in excesses):
+        return "equivalent"
+    return "inconclusive"
 
 
 def missing_columns(log: Any, world: Any) -> list[str]:

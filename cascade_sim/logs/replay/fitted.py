@@ -1,9 +1,9 @@
-"""A world fitted to a log: its requests drawn again in blocks of time, its clicks by a fitted response.
+"""A world fitted to a log: its requests drawn again in blocks of time, its clicks by a fitted click model.
 
 What comes in an hour of the world is what came in an hour of the log at the same time of the day, with the
-same candidates and bids; which one is drawn, by a key. Clicks and conversions are drawn from the response
+same candidates and bids; which one is drawn, by a key. Clicks and conversions are drawn from the click model
 that was fitted to the log, so nothing that was clicked in the log is clicked here for that reason. The
-response lies in a checksummed folder of plain columns.
+click model lies in a checksummed folder of plain columns.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AGAIN = "fit the world again"
 
 
 _NUMBER: dict[str, Any] = {"low": -LARGEST, "high": LARGEST}
-# What a response is made of, and may hold.
+# What a click model is made of, and may hold.
 COLUMNS: dict[str, Column] = {
     "ctr": Column(("<f4",), "of every candidate of the requests fitted to", 0, 1, ("candidates",)),
     "cvr": Column(("<f8",), "conversions per click of every ad", 0, 1, ("ads",)),
@@ -83,7 +83,7 @@ class Replicates:
 
 
 @dataclass(frozen=True)
-class AboutResponse:
+class AboutClickModel:
     """What fitted.json must have."""
 
     log: str
@@ -118,8 +118,8 @@ class AboutResponse:
         return ""
 
 
-class FittedResponse:
-    """The checksummed folder of a response to the log in a store: the columns of COLUMNS, all checked.
+class FittedClickModel:
+    """The checksummed folder of a click model of the log in a store: the columns of COLUMNS, all checked.
 
     Columns by candidate are read by ranges, the others kept.
     """
@@ -131,20 +131,20 @@ class FittedResponse:
             about = parse_json(read_file(path))
         except (OSError, ValueError) as error:
             raise UserError(
-                f"no fitted response in {folder}: cannot read {path}; make one with fit-world"
+                f"no fitted click model in {folder}: cannot read {path}; make one with fit-world"
             ) from error
         if not isinstance(about, dict) or not checksums.has_checksum(about):
             raise UserError(f"{path} was changed or damaged since it was written; {AGAIN}")
         if about.get("format") != FORMAT:
             raise UserError(f"{path} has format {about.get('format')}, this version reads {FORMAT}; {AGAIN}")
-        declared: AboutResponse = as_declared(AboutResponse, about, path, "a fitted response")
+        declared: AboutClickModel = as_declared(AboutClickModel, about, path, "a fitted click model")
         if fault := declared.fault(store):
             raise UserError(f"{path}: {fault}; {AGAIN}")
         self.about: Mapping[str, Any] = about
         self._whole: dict[str, NDArray[Any]] = {}
         self._files = self._opened(declared, store)
 
-    def _opened(self, declared: AboutResponse, store: LogStore) -> dict[str, ColumnFile]:
+    def _opened(self, declared: AboutClickModel, store: LogStore) -> dict[str, ColumnFile]:
         sizes = {
             "ads": store.n_ads,
             "users and none": store.n_users + 1,
@@ -271,7 +271,7 @@ class Resampling:
 class ResampledReplay(Replay):
     """Columns of a store, and the fitted CTR, by (request of the world, ad)."""
 
-    def __init__(self, store: LogStore, response: FittedResponse, block: str, seed: int):
+    def __init__(self, store: LogStore, response: FittedClickModel, block: str, seed: int):
         super().__init__(store, 0, 1)
         self.response, self._how = response, (block, seed)
 
@@ -352,7 +352,7 @@ KEPT = 24
 
 
 class FittedTruth(GroundTruth):
-    """The fitted response where a synthetic world has its ground truth."""
+    """The fitted click model where a synthetic world has its ground truth."""
 
     def __init__(self, replay: ResampledReplay):
         self._replay = replay
@@ -362,7 +362,7 @@ class FittedTruth(GroundTruth):
         return self._replay.values(block.requests, ids, CTR).astype(np.float64)
 
     def ctr_without_noise(self, block: Any, ids: np.ndarray) -> NDArray[np.float64]:
-        """The same: the response knows nothing that features do not show."""
+        """The same: the click model knows nothing that features do not show."""
         return self.ctr(block, ids)
 
     @cached_property
@@ -408,9 +408,9 @@ class FittedWorld(LoggedWorld):
         )
 
 
-def open_response(folder: Path, store: LogStore, log_seal: str) -> FittedResponse:
-    """The response in a folder; UserError if it was fitted to another log."""
-    response = FittedResponse(folder, store)
+def open_click_model(folder: Path, store: LogStore, log_seal: str) -> FittedClickModel:
+    """The click model in a folder; UserError if it was fitted to another log."""
+    response = FittedClickModel(folder, store)
     if response.about["log"] != log_seal:
         raise UserError(f"{folder} was fitted to another log than {store.path.parent}; fit the world again")
     return response

@@ -13,7 +13,7 @@ BUSY = {"deadline": 2200.0, "stages": dict.fromkeys(("retrieval", "pre_ranking",
 BUSY_DAY = {**SCARCE, "compute": BUSY, "exploration": 0.1}
 CUSTOM = {"kind": "popular.py:Popular", "size": 20}
 CASCADE = {**WORLD["cascade"], "retrieval": {"routes": {"near": {"size": 40}, "popular": CUSTOM}}}
-CHURN = {**WORLD["world"], "churn": {"share": 0.7, "life": 0.02}}
+CHURN = {**WORLD["world"], "churn": {"available_share": 0.7, "mean_lifetime_days": 0.02}}
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,7 @@ def test_a_block_with_a_memo_asks_each_route_once():
 
 @pytest.fixture(scope="module")
 def sim():
-    return Simulation(tiny_scenario("world.churn={share: 0.6, life: 0.02}"), 1)
+    return Simulation(tiny_scenario("world.churn={available_share: 0.6, mean_lifetime_days: 0.02}"), 1)
 
 
 def test_routes_of_a_world_whose_ads_come_and_go_bring_those_that_are_there(sim):

@@ -239,7 +239,7 @@ def test_without_the_library_the_command_that_installs_it_is_named(world, monkey
 
 @pytest.fixture(scope="module")
 def churned():
-    return build_world(tiny_scenario("world.churn={share: 0.5, life: 2.0}").world, 1)
+    return build_world(tiny_scenario("world.churn={available_share: 0.5, mean_lifetime_days: 2.0}").world, 1)
 
 
 def test_of_ads_that_come_and_go_the_nearest_that_are_there_are_found(churned):

@@ -44,7 +44,7 @@ def head_and_tables(capsys):
 
 
 def test_a_question_is_answered_with_the_figures_of_its_weights(run, capsys):
-    assert main(["off-policy", str(run), "--set", "auction.reserve_cpc=0.62", "--jitter", "keep"]) == 0
+    assert main(["off-policy", str(run), "--set", "auction.reserve_cpc=0.62", "--estimand", "jittered"]) == 0
     text = capsys.readouterr().out
     assert says(text, "jitter", "another centre", "not a launch")
     assert "auction.reserve_cpc=0.62" in text
@@ -108,18 +108,18 @@ def test_an_estimator_asked_for_alone_speaks_in_the_headline_and_is_named(run, c
     assert "%" in head and head.endswith("revenue per request (direct method, its bias unknown).")
 
 
-def test_the_jitter_is_the_scenario_s_unless_asked_for(run):
+def test_the_estimand_is_the_scenario_s_unless_asked_for(run):
     asked = {"auction.reserve_cpc": 0.62}
     kinds = {
-        kind: off_policy(run, asked, jitter=kind, truth=False).answers["the asked policy"]
-        for kind in (None, "drop", "keep")
+        kind: off_policy(run, asked, estimand=kind, truth=False).answers["the asked policy"]
+        for kind in (None, "launch", "jittered")
     }
-    assert kinds[None] == kinds["drop"] and kinds["keep"]["jitter"] == "keep"
+    assert kinds[None] == kinds["launch"] and kinds["jittered"]["estimand"] == "jittered"
     frame = off_policy(run, asked, truth=False).frame()
-    assert set(frame["jitter"]) == {"drop"} and set(frame["estimator"]) == set(LAUNCH_ESTIMATORS)
+    assert set(frame["estimand"]) == {"launch"} and set(frame["estimator"]) == set(LAUNCH_ESTIMATORS)
     assert frame["lift_low"].notna().all()
-    with pytest.raises(UserError, match="did you mean 'keep'"):
-        off_policy(run, asked, jitter="kept")
+    with pytest.raises(UserError, match="did you mean 'jittered'"):
+        off_policy(run, asked, estimand="jitter")
 
 
 def test_a_launch_beyond_the_jitter_is_refused_with_what_to_log(run, capsys):
@@ -153,11 +153,11 @@ def test_a_question_out_of_reach_is_refused_with_the_reason(run, capsys):
     [
         (["--set", "auction.reserv_cpc=1"], "--set auction.reserv_cpc=1: unknown key of a target"),
         (["--set", "auction.reserv_cpc=1"], "did you mean 'auction.reserve_cpc'"),
-        (["--set", "auction.squashing=0.1", "--jitter", "keep"], "too near 0 for this noise"),
+        (["--set", "auction.squashing=0.1", "--estimand", "jittered"], "too near 0 for this noise"),
         (["--set", "ranking.model=wide"], "unknown model 'wide'"),
         (["--estimator", "snip"], "did you mean 'snips'"),
-        (["--set", "auction.reserve_cpc=0.6", "--estimator", "snips"], "--jitter keep"),
-        (["--jitter", "kept"], "keep"),
+        (["--set", "auction.reserve_cpc=0.6", "--estimator", "snips"], "--estimand jittered"),
+        (["--estimand", "jitter"], "jittered"),
     ],
 )
 def test_mistakes_are_refused(run, options, text, capsys):

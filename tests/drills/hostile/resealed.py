@@ -86,7 +86,7 @@ FILES = {
     "run": ("run/logs/*/*.parquet", "run/logs/*/_parts.json", "run/manifest.json"),
     "market": ("market/store/*",),
     "drawn": ("drawn/store/*",),
-    "fitted": ("world-response/*", "world-response/*", "market/store/*"),
+    "fitted": ("world-click-model/*", "world-click-model/*", "market/store/*"),
 }
 
 
@@ -290,7 +290,7 @@ def _breaks_a_rule(file: Path, values: np.ndarray) -> bool:
     from cascade_sim.logs.replay.fitted import COLUMNS
     from cascade_sim.logs.store.format import about_from, column, sizes_of
 
-    if file.parent.name == "world-response":
+    if file.parent.name == "world-click-model":
         return COLUMNS[file.stem].outside(values, {}) is not None
     store = file.parent.parent
     sizes = sizes_of(about_from(json.loads((store / "log.json").read_bytes()), store))

@@ -4,7 +4,7 @@ import pytest
 
 from cascade_sim.analysis.metrics.catalogue import arm_measure
 from cascade_sim.analysis.report.sections.realism import whatif_table
-from cascade_sim.logs.fidelity.gaps import NOTHING, UNSEEN, not_captured
+from cascade_sim.logs.fidelity.gaps import NOTHING, UNSEEN, known_gaps
 from cascade_sim.logs.fit.realism import WHATIF_MEASURES, matching_whatifs
 
 
@@ -17,13 +17,13 @@ def answer(lift):
 
 @pytest.fixture(scope="module")
 def found():
-    alone = {"features": [], "excess": {}, "yardstick": {"features": []}}
+    alone = {"features": [], "excess_auc": {}, "within_log": {"features": []}}
     return {
         "two_sample": {"requests": alone, "shown": alone},
         "whatifs": matching_whatifs([answer(0.02)], [answer(0.10)]),
-        "moments": [],
+        "statistics": [],
         "pairs": [],
-        "hours": {"moved": 0.0, "days": {"log": 1.0, "world": 1.0}},
+        "hours": {"traffic_shift": 0.0, "days": {"log": 1.0, "world": 1.0}},
         "missing_columns": [],
     }
 
@@ -35,11 +35,11 @@ def test_rows_of_what_ifs_have_the_labels_that_every_table_has(found):
 
 
 def test_a_lift_that_differs_is_told_with_its_label(found):
-    said = not_captured(found)
+    said = known_gaps(found)
     assert len(said) == len(WHATIF_MEASURES) + 1 and said[-1] == UNSEEN
     assert "“Revenue per request, expected”" in said[0] and "+10.0" in said[0] and "+2.0" in said[0]
     assert not [line for line in said if "expected revenue per request" in line]
 
 
 def test_where_nothing_is_found_that_is_said_and_what_cannot_be_found(found):
-    assert not_captured({**found, "whatifs": []}) == [NOTHING, UNSEEN]
+    assert known_gaps({**found, "whatifs": []}) == [NOTHING, UNSEEN]

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from cascade_sim.foundation.errors import UserError
-from cascade_sim.logs.fidelity import moments, two_sample
+from cascade_sim.logs.fidelity import summary_statistics, two_sample
 from cascade_sim.logs.fidelity.sample import take
 from worlds.other_family import OtherFamily
 
@@ -62,7 +62,7 @@ def test_what_a_log_does_not_know_does_not_tell_it_from_a_world_that_does(store,
         two_sample.shown_table(unknown, False), two_sample.shown_table(known, False), 1, 20
     )
     assert found["auc"]["value"] == pytest.approx(0.5, abs=0.01)
-    rows = moments.side_by_side(unknown, known, (unknown, unknown), 5, 1)
+    rows = summary_statistics.side_by_side(unknown, known, (unknown, unknown), 5, 1)
     assert len(rows) > 5
 
 

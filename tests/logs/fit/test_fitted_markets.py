@@ -84,7 +84,7 @@ def test_the_traffic_that_bidders_expect_is_the_logs(place):
 def test_models_are_retrained_in_its_market_and_trials_are_held(place):
     file = written(
         place, "learning", f"models: {{own: {OWN}}}", "report: {baseline: own, resamples: 50}",
-        "market: {days: 0.5, window: 3600, update: 7200, training: {every: 14400, panel: 32}}",
+        "market: {days: 0.5, window: 3600, update: 7200, training: {interval: 14400, panel: 32}}",
         arms="{own: {ranking: {model: own}}}", log=600,
     )  # fmt: skip
     assert main(["run", str(file), "--quiet", "--out", str(place / "learned")]) == 0

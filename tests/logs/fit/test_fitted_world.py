@@ -155,7 +155,7 @@ def test_replicates_that_say_nothing_are_refused(place, capsys):
 ])  # fmt: skip
 def test_a_damaged_response_is_refused(place, tmp_path, capsys, column, value, words):
     copy = shutil.copytree(place, tmp_path / "copy")
-    file = copy / "world-response" / f"{column}.npy"
+    file = copy / "world-click-model" / f"{column}.npy"
     if value is None:
         file.write_bytes(file.read_bytes()[:-1] + b"\x7f")
     else:
@@ -182,7 +182,7 @@ def test_what_is_said_of_a_response_must_be_possible(place, tmp_path, change, wo
         change(data)
         return data
 
-    changed_json(copy / "world-response" / "fitted.json", changed)
+    changed_json(copy / "world-click-model" / "fitted.json", changed)
     reseal(copy)
     with pytest.raises(UserError, match=words):
         Simulation(load_scenario(copy / "world.yaml"), 1, home=copy)
@@ -192,7 +192,9 @@ def test_a_response_that_changes_between_two_reads_is_not_used(place, tmp_path):
     copy = shutil.copytree(place, tmp_path / "copy")
     sim = Simulation(load_scenario(copy / "world.yaml"), 1, home=copy)
     block = sim.arrivals.block("evaluate", 0, 500)
-    changed_column(copy / "world-response" / "ctr.npy", lambda values: values.__setitem__(slice(None), 0.5))
+    changed_column(
+        copy / "world-click-model" / "ctr.npy", lambda values: values.__setitem__(slice(None), 0.5)
+    )
     with pytest.raises(UserError, match="ctr.npy was changed while it was in use"):
         sim.environment._truth.ctr(block, sim.environment.replay.candidates(block.requests))
 
@@ -203,6 +205,6 @@ def test_a_scenario_that_asks_a_fitted_world_for_what_it_has_not_is_refused(plac
     bad.write_text(text.replace("arms:", "models:\n  m: {features: [G1]}\narms:"))
     assert main(["validate", str(bad)]) == 2
     assert "unknown feature of a fitted world 'G1'" in capsys.readouterr().err
-    bad.write_text(text.replace("world-response", "world-respnse"))
+    bad.write_text(text.replace("world-click-model", "world-click-modle"))
     assert main(["validate", str(bad)]) == 2
-    assert "no fitted response in 'world-respnse'" in capsys.readouterr().err
+    assert "no fitted click model in 'world-click-modle'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Parameters of a synthetic world from a log's moments: what was put in comes out."""
+"""Parameters of a synthetic world from a log's summary statistics: what was put in comes out."""
 
 from dataclasses import replace
 

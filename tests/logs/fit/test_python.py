@@ -17,28 +17,28 @@ def found(place):
         return realism(place / "market", place / "world.yaml", out=place / "looked at")
 
 
-def test_realism_has_its_moments_and_its_test_as_tables(found):
-    frame = found.frame().set_index("moment")
-    ctr = next(row for row in found.answer["moments"] if row["name"] == "ctr")
+def test_realism_has_its_statistics_and_its_test_as_tables(found):
+    frame = found.frame().set_index("statistic")
+    ctr = next(row for row in found.answer["statistics"] if row["name"] == "ctr")
     assert frame.loc[ctr["label"], "log"] == ctr["log"]["value"]
     assert frame.loc[ctr["label"], "gap_high"] == ctr["gap"]["high"]
-    test = found.classifier().set_index("told_apart")
+    test = found.classifier().set_index("compared")
     assert list(test.index) == ["requests", "shown"]
     shown = found.answer["two_sample"]["shown"]
     assert test.loc["shown", "auc"] == shown["auc"]["value"]
-    assert test.loc["shown", "yardstick_low"] == shown["yardstick"]["auc"]["low"]
-    assert found.verdict in ("alike", "nearly", "unlike")
-    assert list(found.not_captured) == found.answer["not_captured"]
+    assert test.loc["shown", "within_log_auc_low"] == shown["within_log"]["auc"]["low"]
+    assert found.verdict in ("equivalent", "inconclusive", "different")
+    assert list(found.gaps) == found.answer["gaps"]
     assert found.whatifs().empty and "is_inside" in found.whatifs().columns
     assert {path.name for path in found.files} == {"realism.json", "realism.html"}
-    assert "yardstick" in found._repr_html_()
+    assert "within_log_auc" in found._repr_html_()
 
 
 def test_an_ad_that_never_changes_its_bid_has_a_spread_of_zero(tmp_path):
     import numpy as np
 
-    from cascade_sim.logs.fidelity.moments import spread_within_ad
     from cascade_sim.logs.fidelity.sample import take
+    from cascade_sim.logs.fidelity.summary_statistics import spread_within_ad
     from worlds.logged_auctions import drawn, paged, stored
 
     log = drawn(44, requests=60)

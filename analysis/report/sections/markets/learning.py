@@ -191,7 +191,7 @@ def _earned_text(lift: Estimate) -> str:
 def _about(metrics: Mapping[str, Any]) -> str:
     """What the columns mean and what the intervals are."""
     first = learning_of(metrics, learning_arms(metrics)[0])
-    requests, every = finite(first.get("requests")), finite(first.get("every"))
+    requests, interval = finite(first.get("requests")), finite(first.get("interval"))
     seeds = metrics.get("seeds")
     spread = (
         f"Intervals are Student t intervals between {seeds.get('n')} worlds."
@@ -200,7 +200,7 @@ def _about(metrics: Mapping[str, Any]) -> str:
         "they hold for this world and these models, and say nothing of others. Revenue has one from five "
         "days on, paired by day."
     )
-    hours = None if every is None else every / 3600
+    hours = None if interval is None else interval / 3600
     return (
         f"Every {number_text(hours, 1).removesuffix('.0')} hours each arm trains its own models on what it "
         f"has shown, and redeploys them. Every deployment answers the same {number_text(requests, 0)} "

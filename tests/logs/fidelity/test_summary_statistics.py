@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from cascade_sim.logs.fidelity import moments
+from cascade_sim.logs.fidelity import summary_statistics
 from cascade_sim.logs.fidelity.sample import even_rows, take, visits_before
 from worlds.other_family import OtherFamily
 
-ALL = {moment.name: moment for moment in moments.MOMENTS}
+ALL = {one.name: one for one in summary_statistics.STATISTICS}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_the_tail_index_of_pareto_bids_is_found():
     rng = np.random.default_rng(4)
     logs = np.sort(rng.exponential(1 / index, 40_000))  # of Pareto numbers
     pretend = Pretend(logs)
-    assert moments.tail_index(pretend, np.ones(1)) == pytest.approx(index, rel=0.1)
+    assert summary_statistics.tail_index(pretend, np.ones(1)) == pytest.approx(index, rel=0.1)
 
 
 class Pretend:
@@ -76,7 +76,7 @@ def test_rank_correlations_are_spearmans():
     rng = np.random.default_rng(1)
     x = rng.normal(size=400)
     columns = np.stack([x, np.round(x + rng.normal(size=400)), rng.integers(0, 3, 400)])
-    found = moments.rank_correlations(columns, np.ones(400))
+    found = summary_statistics.rank_correlations(columns, np.ones(400))
     assert found[0, 1] == pytest.approx(spearmanr(columns[0], columns[1])[0])
     assert found[1, 2] == pytest.approx(spearmanr(columns[1], columns[2])[0])
 
@@ -86,14 +86,14 @@ def test_weights_of_rank_correlations_are_copies_of_rows():
     columns, weight = rng.normal(size=(2, 60)).round(1), rng.integers(0, 4, 60).astype(float)
     copied = np.repeat(columns, weight.astype(int), axis=1)
     expected = spearmanr(copied[0], copied[1])[0]
-    assert moments.rank_correlations(columns, weight)[0, 1] == pytest.approx(expected)
+    assert summary_statistics.rank_correlations(columns, weight)[0, 1] == pytest.approx(expected)
 
 
 def test_a_market_does_not_differ_from_itself_and_does_from_one_with_dearer_bids(sample):
-    same = moments.side_by_side(sample, sample, None, 30, 1)
+    same = summary_statistics.side_by_side(sample, sample, None, 30, 1)
     assert not any(row["differs"] for row in same)
     dearer = take_with(sample, dict(sample.candidates, bid=2 * sample.candidates["bid"]))
-    rows = {row["name"]: row for row in moments.side_by_side(sample, dearer, None, 30, 1)}
+    rows = {row["name"]: row for row in summary_statistics.side_by_side(sample, dearer, None, 30, 1)}
     assert rows["bid"]["differs"] and rows["bid"]["gap"]["value"] == pytest.approx(1.0)
     assert not rows["bid_spread"]["differs"] and rows["bid"]["words"] == "bids are higher"
 

@@ -1,6 +1,6 @@
-"""Numbers that say what a market is like, for two markets side by side.
+"""Summary statistics of a log and of a world, side by side.
 
-Every moment is a function of a sample and of a weight for each of its requests. An interval comes from
+Every statistic is a function of a sample and of a weight for each of its requests. An interval comes from
 weights that count how often a request, or its whole hour, is drawn when as many are drawn with replacement.
 """
 
@@ -25,7 +25,7 @@ MICROS = 1e6
 
 
 @dataclass(frozen=True)
-class Moment:
+class Statistic:
     """A number of a market. `unit`: percent, money, number or seconds; `of` gives NaN where there is none.
 
     `is_relative`: two markets are compared by the ratio; else by the difference. `more`: what a larger value
@@ -333,91 +333,91 @@ def _ranks(column: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return (np.cumsum(of_value) - of_value / 2)[place]
 
 
-MOMENTS: tuple[Moment, ...] = (
-    Moment("ctr", "CTR of shown ads", "percent", ctr, "shown ads are clicked more often",
+STATISTICS: tuple[Statistic, ...] = (
+    Statistic("ctr", "CTR of shown ads", "percent", ctr, "shown ads are clicked more often",
            "shown ads are clicked less often", ("click",)),
-    Moment("ctr_spread_ads", "CTR spread between ads", "number", _spread_over(_by_ad),
+    Statistic("ctr_spread_ads", "CTR spread between ads", "number", _spread_over(_by_ad),
            "ads differ more in how often they are clicked", "ads differ less in how often they are clicked",
            ("click",)),
-    Moment("ctr_spread_segments", "CTR spread between segments", "number",
+    Statistic("ctr_spread_segments", "CTR spread between segments", "number",
            _spread_over(_by_request("segment")), "segments differ more in how often they click",
            "segments differ less in how often they click", ("click", "request:segment")),
-    Moment("ctr_spread_users", "CTR spread between users", "number", _spread_over(_by_request("user")),
+    Statistic("ctr_spread_users", "CTR spread between users", "number", _spread_over(_by_request("user")),
            "users differ more in how often they click", "users differ less in how often they click",
            ("click", "request:user")),
-    Moment("slot_2", "Slot 2 against slot 1", "number", _of_slot(1), "slot 2 is nearer to slot 1",
+    Statistic("slot_2", "Slot 2 against slot 1", "number", _of_slot(1), "slot 2 is nearer to slot 1",
            "slot 2 falls off more", ("click",)),
-    Moment("slot_3", "Slot 3 against slot 1", "number", _of_slot(2), "slot 3 is nearer to slot 1",
+    Statistic("slot_3", "Slot 3 against slot 1", "number", _of_slot(2), "slot 3 is nearer to slot 1",
            "slot 3 falls off more", ("click",)),
-    Moment("pages_clicked", "Pages with a click", "percent", pages_clicked, "more pages get a click",
+    Statistic("pages_clicked", "Pages with a click", "percent", pages_clicked, "more pages get a click",
            "fewer pages get a click", ("click",)),
-    Moment("pages_clicked_again", "Of those, with several clicks", "percent", pages_clicked_again,
+    Statistic("pages_clicked_again", "Of those, with several clicks", "percent", pages_clicked_again,
            "clicks come together on a page more often", "clicks come together on a page less often",
            ("click",)),
-    Moment("conversion_rate", "Conversions per click", "percent", conversions_per_click,
+    Statistic("conversion_rate", "Conversions per click", "percent", conversions_per_click,
            "clicks convert more often", "clicks convert less often", ("click", "conversion")),
-    Moment("conversion_delay", "Median delay of conversions", "seconds", median_delay,
+    Statistic("conversion_delay", "Median delay of conversions", "seconds", median_delay,
            "conversions come later", "conversions come sooner", ("conversion_delay",)),
-    Moment("bid", "Median bid", "money", median_bid, "bids are higher", "bids are lower", ("bid",),
+    Statistic("bid", "Median bid", "money", median_bid, "bids are higher", "bids are lower", ("bid",),
            group="bids"),
-    Moment("bid_spread", "Spread of bids (SD of the log)", "number", bid_spread, "bids are spread wider",
+    Statistic("bid_spread", "Spread of bids (SD of the log)", "number", bid_spread, "bids are spread wider",
            "bids are spread less", ("bid",), group="bids"),
-    Moment("bid_tail", "Tail index of bids", "number", tail_index, "the highest bids are less extreme",
+    Statistic("bid_tail", "Tail index of bids", "number", tail_index, "the highest bids are less extreme",
            "the highest bids are more extreme", ("bid",), group="bids"),
-    Moment("bid_within_ad", "Spread of an ad's own bids", "number", spread_within_ad,
+    Statistic("bid_within_ad", "Spread of an ad's own bids", "number", spread_within_ad,
            "an ad's bid changes more from request to request",
            "an ad's bid changes less from request to request", ("bid",), is_relative=False, group="bids"),
-    Moment("bid_pctr", "Correlation of bid and pCTR", "number", _correlation("bid", "pctr"),
+    Statistic("bid_pctr", "Correlation of bid and pCTR", "number", _correlation("bid", "pctr"),
            "bid and pCTR go together more", "bid and pCTR go together less", ("bid", "pctr"),
            is_relative=False, group="bids"),
-    Moment("bid_click", "Correlation of bid and click, shown ads", "number",
+    Statistic("bid_click", "Correlation of bid and click, shown ads", "number",
            _correlation("bid", "click", of_shown=True), "dear ads are clicked relatively more",
            "dear ads are clicked relatively less", ("bid", "click"), is_relative=False, group="bids"),
-    Moment("price", "Mean price", "money", price, "prices are higher", "prices are lower",
+    Statistic("price", "Mean price", "money", price, "prices are higher", "prices are lower",
            ("price_micros",), group="bids"),
-    Moment("price_to_bid", "Price over bid of shown ads", "number", price_to_bid,
+    Statistic("price_to_bid", "Price over bid of shown ads", "number", price_to_bid,
            "winners pay more of their bids", "winners pay less of their bids", ("price_micros", "bid"),
            group="bids"),
-    Moment("revenue_per_request", "Revenue per request", "money", revenue_per_request,
+    Statistic("revenue_per_request", "Revenue per request", "money", revenue_per_request,
            "a request earns more", "a request earns less", ("price_micros", "click"), group="bids"),
-    Moment("pctr", "Mean pCTR of candidates", "percent", _mean("pctr"), "predictions are higher",
+    Statistic("pctr", "Mean pCTR of candidates", "percent", _mean("pctr"), "predictions are higher",
            "predictions are lower", ("pctr",), group="predictions"),
-    Moment("pctr_shown", "Mean pCTR of shown ads", "percent", _mean("pctr", "shown"),
+    Statistic("pctr_shown", "Mean pCTR of shown ads", "percent", _mean("pctr", "shown"),
            "predictions of shown ads are higher", "predictions of shown ads are lower", ("pctr",),
            group="predictions"),
-    Moment("pctr_spread", "Spread of the pCTR (SD of the log)", "number", pctr_spread,
+    Statistic("pctr_spread", "Spread of the pCTR (SD of the log)", "number", pctr_spread,
            "predictions are spread wider", "predictions are spread less", ("pctr",), group="predictions"),
-    Moment("calibration", "Clicks over predicted clicks", "number", calibration,
+    Statistic("calibration", "Clicks over predicted clicks", "number", calibration,
            "predictions are too low by more", "predictions are too high by more", ("pctr", "click"),
            group="predictions"),
-    Moment("candidates", "Candidates per request", "number", _count(candidates_of),
+    Statistic("candidates", "Candidates per request", "number", _count(candidates_of),
            "requests have more candidates", "requests have fewer candidates", group="stages"),
-    Moment("candidates_spread", "Their spread over requests", "number", candidate_spread,
+    Statistic("candidates_spread", "Their spread over requests", "number", candidate_spread,
            "requests differ more in how many candidates they have",
            "requests differ less in how many candidates they have", is_relative=False, group="stages"),
-    Moment("ranked", "Ranked per request", "number", _count(ranked_of), "more ads are ranked",
+    Statistic("ranked", "Ranked per request", "number", _count(ranked_of), "more ads are ranked",
            "fewer ads are ranked", group="stages"),
-    Moment("slots", "Slots per page", "number", _count(lambda s: s.requests["slots"]),
+    Statistic("slots", "Slots per page", "number", _count(lambda s: s.requests["slots"]),
            "pages have more slots", "pages have fewer slots", group="stages"),
-    Moment("filled", "Fill rate", "percent", filled, "more slots are filled", "fewer slots are filled",
+    Statistic("filled", "Fill rate", "percent", filled, "more slots are filled", "fewer slots are filled",
            group="stages"),
-    Moment("top_1", "Impressions of the top 1 % of ads", "percent", _top_share(0.01, True),
+    Statistic("top_1", "Impressions of the top 1 % of ads", "percent", _top_share(0.01, True),
            "a few ads get more of the impressions", "a few ads get less of the impressions", group="traffic"),
-    Moment("top_10", "Impressions of the top 10 %", "percent", _top_share(0.1, True),
+    Statistic("top_10", "Impressions of the top 10 %", "percent", _top_share(0.1, True),
            "popular ads get more of the impressions", "popular ads get less of the impressions",
            group="traffic"),
-    Moment("candidates_top_10", "Candidacies of the top 10 % of ads", "percent", _top_share(0.1, False),
+    Statistic("candidates_top_10", "Candidacies of the top 10 % of ads", "percent", _top_share(0.1, False),
            "popular ads stand for election more often", "popular ads stand for election less often",
            group="traffic"),
-    Moment("returning", "Requests of users who had come before", "percent", returning,
+    Statistic("returning", "Requests of users who had come before", "percent", returning,
            "more requests are of users who come again", "fewer requests are of users who come again",
            ("request:user",), group="traffic"),
 )  # fmt: skip
 
 
-def is_there(moment: Moment, sample: Sample) -> bool:
-    """Whether a sample has the columns of a moment."""
-    for column in moment.needs:
+def is_there(statistic: Statistic, sample: Sample) -> bool:
+    """Whether a sample has the columns of a statistic."""
+    for column in statistic.needs:
         table, _, name = column.rpartition(":")
         if table == "request":
             if name not in sample.requests or len(np.unique(sample.codes(name))) < 2:
@@ -427,17 +427,17 @@ def is_there(moment: Moment, sample: Sample) -> bool:
     return True
 
 
-def replicate(sample: Sample, moments: Sequence[Moment], resamples: int, seed: int) -> np.ndarray:
-    """The moments on the data (row 0) and on every resample.  [1 + resamples, moments]"""
+def replicate(sample: Sample, statistics: Sequence[Statistic], resamples: int, seed: int) -> np.ndarray:
+    """The statistics on the data (row 0) and on every resample.  [1 + resamples, statistics]"""
     units = int(sample.unit.max()) + 1 if len(sample) else 0
-    rows = [_values(sample, moments, np.ones(len(sample)))]
+    rows = [_values(sample, statistics, np.ones(len(sample)))]
     for counts in resample_counts(units, resamples, seed) if units else ():
-        rows += [_values(sample, moments, own[sample.unit]) for own in counts]
+        rows += [_values(sample, statistics, own[sample.unit]) for own in counts]
     return np.array(rows)
 
 
-def _values(sample: Sample, moments: Sequence[Moment], weight: np.ndarray) -> list[float]:
-    return [moment.of(sample, weight) for moment in moments]
+def _values(sample: Sample, statistics: Sequence[Statistic], weight: np.ndarray) -> list[float]:
+    return [statistic.of(sample, weight) for statistic in statistics]
 
 
 def entry(values: np.ndarray) -> dict[str, float | None]:
@@ -448,25 +448,27 @@ def entry(values: np.ndarray) -> dict[str, float | None]:
     return {"value": finite(float(values[0])), "low": finite(float(low)), "high": finite(float(high))}
 
 
-def gaps(moment: Moment, log: np.ndarray, world: np.ndarray) -> np.ndarray:
+def gaps(statistic: Statistic, log: np.ndarray, world: np.ndarray) -> np.ndarray:
     """How far the world is from the log, on the data (first) and on pairs of resamples.
 
     The ratio less 1, or the difference.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(log != 0, world / log - 1.0, np.nan) if moment.is_relative else world - log
+        return np.where(log != 0, world / log - 1.0, np.nan) if statistic.is_relative else world - log
 
 
 def side_by_side(
     log: Sample, world: Sample, periods: tuple[Sample, Sample] | None, resamples: int, seed: int
 ) -> list[dict[str, Any]]:
-    """Every moment that both have: of the log, of the world, the gap, and that between the log's periods.
+    """Every statistic that both have: of the log, of the world, the gap, and that between the log's periods.
 
-    `differs`: the gap is significant, adjusted for all moments, and beyond that between the periods.
+    `differs`: the gap is significant, adjusted for all statistics, and beyond that between the periods.
     """
     from scipy.special import ndtri
 
-    shared = [moment for moment in MOMENTS if is_there(moment, log) and is_there(moment, world)]
+    shared = [
+        statistic for statistic in STATISTICS if is_there(statistic, log) and is_there(statistic, world)
+    ]
     of_log, of_world = (
         replicate(sample, shared, resamples, seed + place) for place, sample in enumerate((log, world))
     )
@@ -475,20 +477,21 @@ def side_by_side(
         apart = [replicate(sample, shared, resamples, seed + 2 + i) for i, sample in enumerate(periods)]
     level = float(ndtri(1.0 - 0.025 / max(1, len(shared))))
     found = []
-    for i, moment in enumerate(shared):
-        gap = gaps(moment, of_log[:, i], of_world[:, i])
+    for i, statistic in enumerate(shared):
+        gap = gaps(statistic, of_log[:, i], of_world[:, i])
         if not np.isfinite(gap[0]):
             continue
-        between = entry(gaps(moment, apart[0][:, i], apart[1][:, i])) if apart is not None else None
+        between = entry(gaps(statistic, apart[0][:, i], apart[1][:, i])) if apart is not None else None
         deviation = float(np.nanstd(gap[1:])) if np.isfinite(gap[1:]).any() else np.inf
         usual = abs(between["value"]) if between and between["value"] is not None else 0.0
         found.append(
             {
-                "name": moment.name, "label": moment.label, "unit": moment.unit, "group": moment.group,
+                "name": statistic.name, "label": statistic.label, "unit": statistic.unit,
+                "group": statistic.group,
                 "log": entry(of_log[:, i]), "world": entry(of_world[:, i]), "gap": entry(gap),
-                "is_relative": moment.is_relative, "between_periods": between,
+                "is_relative": statistic.is_relative, "between_periods": between,
                 "differs": bool(abs(gap[0]) > level * deviation and abs(gap[0]) > usual),
-                "words": moment.more if gap[0] > 0 else moment.less,
+                "words": statistic.more if gap[0] > 0 else statistic.less,
             }
         )  # fmt: skip
     return found
@@ -565,11 +568,11 @@ def _correlations(
 
 
 def hours(log: Sample, world: Sample) -> dict[str, Any]:
-    """Share of the requests by hour of the day, and how much of it would have to move to be alike."""
+    """Share of the requests by hour of the day, and how much of it would have to move to another hour."""
     shares = [sample.hours / max(1, sample.hours.sum()) for sample in (log, world)]
     return {
         "log": shares[0].round(6).tolist(),
         "world": shares[1].round(6).tolist(),
-        "moved": float(np.abs(shares[0] - shares[1]).sum() / 2),
+        "traffic_shift": float(np.abs(shares[0] - shares[1]).sum() / 2),
         "days": {"log": round(log.days, 3), "world": round(world.days, 3)},
     }
