@@ -37,6 +37,15 @@ def refused(*facts: object, kind: type[BaseException] = UserError) -> Iterator[p
     assert untold(raised.value, *facts) == [], str(raised.value)
 
 
+@contextmanager
+def warned(*facts: object, kind: type[Warning] = UserWarning) -> Iterator[pytest.WarningsRecorder]:
+    """What is done within gives a warning that tells the facts."""
+    with pytest.warns(kind) as given:
+        yield given
+    messages = [str(warning.message) for warning in given if issubclass(warning.category, kind)]
+    assert any(tells(message, *facts) for message in messages), messages
+
+
 def _written(fact: object) -> set[str]:
     """How a fact may be written: numbers also with commas."""
     text = str(fact)
