@@ -155,7 +155,11 @@ def test_a_random_page_is_the_head_of_the_candidates_sorted_by_draw(slots):
 
 @pytest.mark.parametrize("share", [None, 0.4])
 def test_pages_of_the_whole_corpus_have_ads_that_were_not_retrieved_and_exact_propensities(share):
-    lives = None if share is None else AdAvailability(SimpleNamespace(share=share, life=1.0), N, 1)
+    lives = (
+        None
+        if share is None
+        else AdAvailability(SimpleNamespace(available_share=share, mean_lifetime_days=1.0), N, 1)
+    )
     requests = 4000
     ids = np.full((requests, 2), -1, np.int32)
     block = make_block(np.zeros(requests))

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from answers.told import tells
 from cascade_sim.cli import main
 from cascade_sim.regression.blocks import DAY_COLUMNS, METRICS, n_groups, with_days
 from worlds.guarded_market import plain_run
@@ -36,10 +37,10 @@ def test_a_run_without_its_sums_is_refused(tmp_path, capsys):
     shutil.copytree(plain_run(), tmp_path / "run")
     (tmp_path / "run" / "blocks.json").unlink()
     assert main(["baseline", str(tmp_path / "run"), "--out", str(tmp_path / "x.json")]) == 2
-    assert "blocks.json is missing: the run was made before" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "blocks.json", "missing")
     (tmp_path / "run" / "seed-1").mkdir()
     assert main(["baseline", str(tmp_path / "run"), "--out", str(tmp_path / "x.json")]) == 2
-    assert "is a study over 1 worlds; give the folder of one" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, tmp_path / "run", "1 worlds")
 
 
 def test_a_market_is_summed_by_day_and_its_last_day_may_be_a_part_of_one(measured):

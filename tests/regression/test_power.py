@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from answers.told import tells
 from cascade_sim.analysis.statistics.moves import most_hits
 from cascade_sim.cli import main
 from cascade_sim.commands.checks.check_power import runs_hint, verdict_text
@@ -89,7 +90,7 @@ def test_the_command_finds_half_a_percent_and_prints_both_rates_with_bands(tmp_p
     code = main(["check-power", str(file), "--replications", "20", "--requests", "4096", "--quiet"])
     out = capsys.readouterr().out
     assert "every price lower" in out and "20 of 20" in out and "[83.2%, 100.0%]" in out
-    assert "power for 0.5%: as promised" in out and "false positives: as promised" in out
+    assert out.count("as promised") == 2
     assert code == 0
 
 
@@ -149,7 +150,7 @@ def test_the_exit_code_follows_the_band_and_not_the_bare_rate(tmp_path, capsys, 
         assert main(["check-power", str(file), "--replications", "20", "--quiet"]) == code
         *_, found, alarms, hint = capsys.readouterr().out.splitlines()
         assert "--replications" in hint
-        assert found.startswith("power for 0.5%: as promised") and alarms.startswith("false positives: ")
+        assert tells(found, "0.5%", "as promised") and tells(alarms, "false positives")
         assert ("other requests" in alarms) and ("outside" in alarms) == bool(code)
 
 
@@ -158,7 +159,7 @@ def test_a_change_far_below_the_noise_is_not_found_and_the_command_says_so(tmp_p
     options = ["--effect-size", "0.01%", "--replications", "10", "--requests", "256", "--quiet"]
     assert main(["check-power", str(file), *options]) == 1
     assert main(["check-power", str(file), "--effect-size", "60%"]) == 2
-    assert "--effect-size: 60% is not above 0 and at most 50%" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "--effect-size", "60%", "50%")
 
 
 def test_few_runs_are_told_how_many_make_a_band_of_useful_width():

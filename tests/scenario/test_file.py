@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from answers.told import refused, tells
 from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_hash
 from cascade_sim.scenario.schema import Scenario
@@ -78,18 +79,16 @@ def test_the_hash_follows_the_meaning_not_the_spelling(minimal, tmp_path):
 def test_a_seed_on_the_command_line_wins(minimal):
     assert load_scenario(minimal, ["seed=5"]).seed == 5
     assert load_scenario(minimal, ["seed=5"], seed=7).seed == 7
-    with pytest.raises(ScenarioError, match="^--seed -1: expected an integer from 0"):
+    with refused("--seed", -1, "0 to 2**63", kind=ScenarioError):
         load_scenario(minimal, seed=-1)
 
 
 def test_a_contradiction_is_blamed_on_the_option_that_made_it(minimal):
     with pytest.raises(ScenarioError) as caught:
         load_scenario(minimal, ["cascade.slot=3", "cascade.pre_ranking.size=5"])
-    assert caught.value.problems == (
-        "--set cascade.pre_ranking.size=5: "
-        "5 leaves no runner-up to price the last of 5 slots; use at least 6",
-        "--set cascade.slot=3: unknown key 'slot' in cascade; did you mean 'slots'?",
-    )
+    first, second = caught.value.problems
+    assert first.startswith("--set cascade.pre_ranking.size=5: ") and tells(first, 5, 6)
+    assert second.startswith("--set cascade.slot=3: ") and tells(second, "'slot'", "'slots'?")
 
 
 def test_a_model_file_is_looked_for_in_the_working_folder_then_beside_the_scenario(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from answers.told import tells
 from cascade_sim.scenario.file import apply_overrides
 from cascade_sim.scenario.yaml import parse
 
@@ -54,7 +55,7 @@ def test_a_position_in_a_list_becomes_a_number_in_the_path():
 
 def test_a_new_arm_may_be_set_as_a_whole_but_not_key_by_key():
     assert changed("arms: {now: {}}", "arms.wide={slots: 8}")["arms"] == {"now": {}, "wide": {"slots": 8}}
-    assert reason("arms.wde.slots=3") == "unknown entry in arms: 'wde'; did you mean 'wide'? Known: wide"
+    assert tells(reason("arms.wde.slots=3"), "arms", "'wde'", "'wide'?")
 
 
 def test_options_of_ones_own_class_may_have_any_key():
@@ -65,18 +66,18 @@ def test_options_of_ones_own_class_may_have_any_key():
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("cascade.slot=3", "unknown key 'slot' in cascade; did you mean 'slots'?"),
-        ("sed=3", "unknown key 'sed' in the scenario; did you mean 'seed'?"),
-        ("arms.wide.world.ads=3", "unknown key 'world' in arms.wide; known: retrieval"),
-        ("seed", "no '='; write path.to.key=value"),
-        ("=3", "the key is empty"),
-        ("world..ads=3", "the key is empty"),
-        ("seed.x=3", "seed is a single value and has no key 'x'"),
-        ("world.slot_effects.2=1", "world.slot_effects is a list; use a position from 0 to 1"),
-        ("world.slot_effects.-1=1", "use a position from 0 to 1"),
-        ("seed=[1", "cannot read the value: "),
-        ("seed={a: 1, a: 2}", "cannot read the value: duplicate key 'a'"),
+        ("cascade.slot=3", "cascade 'slot' 'slots'?"),
+        ("sed=3", "'sed' 'seed'?"),
+        ("arms.wide.world.ads=3", "arms.wide 'world' retrieval"),
+        ("seed", "'=' path.to.key=value"),
+        ("=3", "key empty"),
+        ("world..ads=3", "key empty"),
+        ("seed.x=3", "seed single 'x'"),
+        ("world.slot_effects.2=1", "world.slot_effects list 0 1"),
+        ("world.slot_effects.-1=1", "list 0 1"),
+        ("seed=[1", "read value"),
+        ("seed={a: 1, a: 2}", "duplicate 'a'"),
     ],
 )
 def test_an_override_that_cannot_be_applied_says_why(override, words):
-    assert words in reason(override)
+    assert tells(reason(override), *words.split())

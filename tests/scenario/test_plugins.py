@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from answers.told import tells
 from cascade_sim.scenario.plugins import (
     BIDDER_KINDS,
     check_reference,
@@ -58,28 +59,28 @@ def test_a_class_that_is_there_is_found_without_running_its_file(kind, folder):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("tower", "unknown kind 'tower'; did you mean 'towers'? Known: towers, coaction"),
-        ("net.py", "'net.py' names no class; write net.py:ClassName"),
-        ("net.py:", "'' is not the name of a class"),
-        ("net.py:Inner", "in 'net.py': unknown class 'Inner'; known: Net, Guarded"),
-        ("net.py:Ned", "did you mean 'Net'?"),
+        ("tower", "'tower' 'towers'? coaction"),
+        ("net.py", "'net.py' net.py:ClassName"),
+        ("net.py:", "'' class"),
+        ("net.py:Inner", "'net.py' 'Inner' Net, Guarded"),
+        ("net.py:Ned", "'Ned' 'Net'?"),
         (
             "nte.py:Net",
-            "no file 'nte.py' in the working folder or beside the scenario; did you mean 'net.py'?",
+            "'nte.py' 'net.py'?",
         ),
         ("package.nets:Net", "no module 'package.nets'"),
         ("package.net.deeper:Net", "no module 'package.net.deeper'"),
-        ("package/net:Net", "neither a .py file nor a module"),
-        ("package.net:Nett", "in 'package.net': unknown class 'Nett'; did you mean 'Net'?"),
+        ("package/net:Net", ".py module"),
+        ("package.net:Nett", "'package.net' 'Nett' 'Net'?"),
     ],
 )
 def test_what_is_wrong_with_a_kind_is_said(kind, words, folder):
-    assert words in check_reference(kind, folder)
+    assert tells(check_reference(kind, folder), *words.split())
 
 
 def test_a_file_that_is_not_python_is_refused_with_its_line(folder):
     (folder / "broken.py").write_text("x = 1\nclass Net(:\n")
-    assert "'broken.py' is not valid Python (line 2)" in check_reference("broken.py:Net", folder)
+    assert tells(check_reference("broken.py:Net", folder), "'broken.py'", "line 2")
 
 
 def test_a_star_import_may_bring_any_class(folder):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cascade_sim.foundation.errors import UserError
+from answers.told import refused
 from cascade_sim.scenario.targets import Target, parse_target
 
 
@@ -23,19 +23,19 @@ def test_a_target_says_what_it_changes_as_it_was_written():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        (["auction.reserve_cpx=1"], "did you mean 'auction.reserve_cpc'"),
-        (["world.ads=5"], "unknown key of a target 'world.ads'"),
-        (["auction.pricing=vcg"], "^auction.pricing=vcg: .*`whatif RUN --set auction.pricing=vcg`"),
-        (["pre_ranking.size=20"], "answers for auction.reserve_cpc, .*--set cascade.pre_ranking.size=20`"),
+        (["auction.reserve_cpx=1"], "'auction.reserve_cpc'?"),
+        (["world.ads=5"], "'world.ads'"),
+        (["auction.pricing=vcg"], "auction.pricing=vcg: --set auction.pricing=vcg`"),
+        (["pre_ranking.size=20"], "auction.reserve_cpc, --set cascade.pre_ranking.size=20`"),
         (["slots=2"], "--set cascade.slots=2`"),
-        (["auction.reserve_cpc"], "write key=value"),
-        (["auction.reserve_cpc=much"], "^auction.reserve_cpc=much: expected a number, not 'much'$"),
-        (["auction.reserve_cpc=0"], "above 0"),
-        (["auction.squashing=nan"], "above 0 and at most 2"),
-        (["slates.temperature=-1"], "above 0 and at most 100"),
-        (["auction.squashing=1", "slates.temperature=1"], "logs of their own"),
+        (["auction.reserve_cpc"], "key=value"),
+        (["auction.reserve_cpc=much"], "auction.reserve_cpc=much: 'much'"),
+        (["auction.reserve_cpc=0"], "auction.reserve_cpc 0"),
+        (["auction.squashing=nan"], "auction.squashing 0 2"),
+        (["slates.temperature=-1"], "slates.temperature 0 100"),
+        (["auction.squashing=1", "slates.temperature=1"], "logs"),
     ],
 )
 def test_what_no_log_can_answer_is_refused(changes, text):
-    with pytest.raises(UserError, match=text):
+    with refused(*text.split()):
         parse_target("x", changes)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from answers.told import tells
 from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.file import dump_scenario, load_scenario
 from cascade_sim.scenario.schema import resolved_arms
@@ -53,13 +54,13 @@ def test_it_dumps_and_loads_as_it_is(tmp_path):
 
 def test_an_arm_cannot_explore_without_a_market(tmp_path):
     problem = refusal(tmp_path, ("market: {exploration: 0.02, training: {interval: 3600}}\n", ""))
-    assert "arms.bold.exploration" in problem and "add a section market" in problem
+    assert tells(problem, "arms.bold.exploration", "market")
     assert problem.startswith(f"{tmp_path / 'scenario.yaml'}:4:")
 
 
 def test_an_arm_without_models_has_nothing_to_train(tmp_path):
     change = ("bold: {", "bold: {pre_ranking: {model: random}, ranking: {model: truth}, ")
-    assert "arm 'bold' has no model to train (random and truth are built in)" in refusal(tmp_path, change)
+    assert tells(refusal(tmp_path, change), "'bold'", "random", "truth")
 
 
 def test_one_model_is_enough(tmp_path):

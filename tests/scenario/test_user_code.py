@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from answers.told import tells
 from cascade_sim.cli import main
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario import plugins
@@ -168,7 +169,7 @@ def test_an_edited_bidder_is_never_answered_with_the_old_revenue(folder, capsys,
     assert run(folder, folder / "out", kind, "--resume") == 2
     said = capsys.readouterr().err
     edited = WAYS[way][3]
-    assert "other content of a file the scenario names" in said
+    assert tells(said, "other content")
     assert (edited or "own").rpartition("/")[2].removesuffix(".py").replace("__init__", "deep") in said
     assert run(folder, folder / "out", kind) == 0 and run(folder, folder / "fresh", kind) == 0
     assert revenue(folder / "out") == revenue(folder / "fresh")
@@ -184,7 +185,7 @@ def test_a_class_that_is_edited_while_its_run_is_under_way_spoils_it(folder, cap
 
     monkeypatch.setattr(study, "_write_tables", edited)
     assert run(folder, folder / "out", kind) == 2
-    assert "helping: edited while the run was under way" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "helping", "edited")
     assert json.loads((folder / "out" / "manifest.json").read_text())["status"] == "running"
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.context import RunContext
-from cascade_sim.foundation.errors import UserError
 from cascade_sim.market.study import run_market
 from cascade_sim.storage.checkpoints import flat, load_state, nested, save_state
 from cascade_sim.study.simulation import Simulation
@@ -152,5 +152,5 @@ def test_states_hold_no_objects_and_their_names_no_separator(tmp_path):
 def test_a_damaged_state_is_refused_with_its_file(tmp_path):
     save_state(tmp_path / "x.npz", {"a": np.arange(100)})
     (tmp_path / "x.npz").write_bytes((tmp_path / "x.npz").read_bytes()[:-90])
-    with pytest.raises(UserError, match=r"x\.npz: not a readable state .*without --resume"):
+    with refused("x.npz", "--resume"):
         load_state(tmp_path / "x.npz")

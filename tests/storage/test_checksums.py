@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 
+from answers.told import refused, tells, warned
 from cascade_sim.cli import main
 from cascade_sim.foundation.errors import Notice, UserError
 from cascade_sim.storage import checksums
@@ -109,7 +110,7 @@ def test_a_digit_changed_in_a_finished_run_is_told_by_every_reader(finished, cop
     ):
         assert main(words) == 2, words
         said = capsys.readouterr().err
-        assert name in said and ("is not what the run wrote" in said or "is not JSON" in said), words
+        assert tells(said, name), words
 
 
 @pytest.mark.parametrize(
@@ -119,14 +120,14 @@ def test_a_bit_changed_in_what_is_read_later_is_told_then(finished, copy, capsys
     out = copy(finished)
     change_a_digit(out / name)
     assert main(["trace", str(out), "--request", "0"]) == 2
-    assert f"{name} is not what the run wrote" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, name, "the run wrote")
 
 
 def test_a_list_of_parts_that_was_removed_is_missed(finished, copy, capsys):
     out = copy(finished)
     (out / "logs" / "evaluate-now" / "_parts.json").unlink()
     assert main(["trace", str(out), "--request", "0"]) == 2
-    assert "_parts.json is missing, which the run wrote" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "_parts.json", "missing")
 
 
 def test_logs_that_were_removed_whole_to_save_space_are_no_fault(finished, copy):
@@ -140,7 +141,7 @@ def test_weights_of_two_models_that_were_swapped_are_told(finished, copy, capsys
     out = copy(finished)
     (out / "models" / "rank.safetensors").write_bytes((out / "models" / "pre.safetensors").read_bytes())
     assert main(["trace", str(out), "--request", "0"]) == 2
-    assert "rank.safetensors is not what the run wrote" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "rank.safetensors", "the run wrote")
 
 
 def test_an_edit_on_purpose_is_told_what_to_do_instead(finished, copy, capsys):
@@ -149,7 +150,7 @@ def test_an_edit_on_purpose_is_told_what_to_do_instead(finished, copy, capsys):
     (out / "scenario.yaml").write_text(text.replace("reserve_cpc: 0.2", "reserve_cpc: 0.3"))
     assert main(["whatif", str(out), "--set", "auction.reserve_cpc=0.1"]) == 2
     said = capsys.readouterr().err
-    assert "scenario.yaml is not what the run wrote" in said and "change the copy and run that" in said
+    assert tells(said, "scenario.yaml", "copy")
 
 
 def test_a_run_of_an_older_version_is_read_with_a_word(finished, copy):
@@ -171,9 +172,7 @@ def test_a_phase_whose_table_is_lost_is_done_again(finished, stopped, copy, caps
     """It trained on nothing, exit 0, with other metrics."""
     out = copy(stopped)
     shutil.rmtree(out / "logs" / "cold_start")
-    with pytest.warns(
-        Notice, match="logs/cold_start is gone since the run was stopped: cold_start is done again"
-    ):
+    with warned("logs/cold_start", "again", kind=Notice):
         assert run(out.parent, out, "--resume") == 0
     assert results(out) == results(finished)
 
@@ -241,7 +240,7 @@ def test_entries_of_the_cache_that_were_swapped_are_not_taken_for_each_other(tmp
     first.write_bytes(other.read_bytes())
     other.write_bytes(kept)
     for key in ("aa", "bb"):
-        with pytest.warns(UserWarning, match="stored under another key"):
+        with warned("another key"):
             assert not store.load(key, torch.nn.Linear(2, 1))
 
 
@@ -272,5 +271,5 @@ def test_a_file_of_another_step_or_arm_is_not_taken_for_this_one(tmp_path):
     for ending, load in ((".npz", load_state), (".json", load_figures)):
         shutil.copy(tmp_path / f"first{ending}", tmp_path / f"now{ending}")
         assert load(tmp_path / f"first{ending}")
-        with pytest.raises(UserError, match="does not match its digest"):
+        with refused("digest", ending):
             load(tmp_path / f"now{ending}")

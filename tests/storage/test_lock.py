@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from answers.told import refused
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.store.store import new_folder
 from cascade_sim.storage import folder as run_folder
@@ -36,9 +37,7 @@ def lock_file(folder, **changes):
 
 def test_a_second_run_into_the_same_folder_is_refused_and_told_who_has_it(tmp_path):
     with RunFolder.create(tmp_path):
-        with pytest.raises(
-            UserError, match=rf"in use: process {os.getpid()} on {socket.gethostname()}, started 2"
-        ):
+        with refused(os.getpid(), socket.gethostname()):
             RunFolder.create(tmp_path)
         assert (tmp_path / LOCK).exists()  # the refused one has not taken it away
     assert not (tmp_path / LOCK).exists()
@@ -75,14 +74,14 @@ def test_a_run_killed_before_its_manifest_is_known_by_its_lock(tmp_path):
 def test_a_lock_file_of_another_program_does_not_make_a_folder_a_run(tmp_path):
     lock_file(tmp_path, program="other")
     (tmp_path / "logs").mkdir()
-    with pytest.raises(UserError, match="not a run of cascade_sim"):
+    with refused("not a run"):
         RunFolder.create(tmp_path)
     assert (tmp_path / "logs").exists()
 
 
 def test_a_lock_of_another_host_is_respected(tmp_path):
     lock_file(tmp_path, host="elsewhere.example")
-    with pytest.raises(UserError, match=r"process 1 on elsewhere\.example, .*if it is gone, delete .*\.lock"):
+    with refused("elsewhere.example", tmp_path / LOCK):
         RunFolder.create(tmp_path)
     assert (tmp_path / LOCK).exists()
 
@@ -137,7 +136,7 @@ def test_a_file_system_without_locks_is_refused_with_what_to_do(tmp_path, monkey
 
     monkeypatch.setattr("fcntl.flock", no_locks)
     for take in (RunFolder.create, lambda folder: new_folder(folder / "store").__enter__()):
-        with pytest.raises(UserError, match=r"cannot lock .*: .* local disk, .* \(NFS: with rpc\.statd"):
+        with refused(tmp_path, "NFS"):
             take(tmp_path)
     assert os.listdir(tmp_path) == []
 
@@ -205,7 +204,7 @@ def test_who_comes_second_in_a_race_is_told_that_the_folder_is_in_use(tmp_path, 
 
 
 def test_a_reader_of_a_folder_that_is_being_written_is_told_so(tmp_path):
-    with RunFolder.create(tmp_path), pytest.raises(UserError, match="a run began there"):
+    with RunFolder.create(tmp_path), refused(tmp_path, "a run"):
         read_manifest(tmp_path)
 
 

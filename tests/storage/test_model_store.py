@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from cascade_sim.foundation.errors import UserError
+from answers.told import refused, warned
 from cascade_sim.storage.model_store import FOLDER_VARIABLE, ModelStore, content_key
 
 KEY = "0123abcd"
@@ -142,7 +142,7 @@ def test_damaged_files_count_as_absent_and_are_removed(store):
     for damaged in (b"", b"junk", whole[: len(whole) // 2], flipped):
         path.write_bytes(damaged)
         fresh = towers(2)
-        with pytest.warns(UserWarning, match=r"stored model .*0123abcd\.safetensors is not usable"):
+        with warned(f"{KEY}.safetensors", "not usable"):
             assert not store.load(KEY, fresh)
         assert is_same(weights(fresh), weights(towers(2)))
         assert not path.exists()
@@ -151,15 +151,15 @@ def test_damaged_files_count_as_absent_and_are_removed(store):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (towers(1, width=5), r"0\.weight is torch\.float32 \[5, 4\], the model has torch\.float32 \[3, 4\]"),
-        (towers(1).double(), r"0\.weight is torch\.float64"),
-        (nn.Linear(4, 3), r"it holds \['bias', 'weight'\], the model has"),
+        (towers(1, width=5), ["0.weight", "torch.float32", "[5, 4]", "[3, 4]"]),
+        (towers(1).double(), ["0.weight", "torch.float64"]),
+        (nn.Linear(4, 3), ["['bias', 'weight']"]),
     ],
 )
 def test_weights_of_another_model_are_not_loaded_not_even_in_part(store, other, message):
     store.save(KEY, other, {})
     fresh = towers(2)
-    with pytest.warns(UserWarning, match=message):
+    with warned(*message):
         assert not store.load(KEY, fresh)
     assert is_same(weights(fresh), weights(towers(2)))
 
@@ -169,7 +169,7 @@ def test_a_file_of_another_program_is_not_loaded(store):
 
     store.folder.mkdir()
     save_file(weights(towers(1)), store.folder / f"{KEY}.safetensors")
-    with pytest.warns(UserWarning, match="does not match its checksum"):
+    with warned("checksum"):
         assert not store.load(KEY, towers(2))
 
 
@@ -191,7 +191,7 @@ def test_any_changed_byte_of_what_was_noted_is_noticed(store):
 
 def test_keys_cannot_lead_out_of_the_folder(store):
     for key in ("../x", "", "ABC"):
-        with pytest.raises(ValueError, match="not a content key"):
+        with refused("key", kind=ValueError):
             store.load(key, towers())
 
 
@@ -212,7 +212,7 @@ def test_a_folder_that_cannot_be_written_costs_the_cache_and_one_warning(tmp_pat
     (tmp_path / "file").write_text("in the way")
     store = ModelStore(tmp_path / "file" / "models")
     assert not store.load(KEY, towers())
-    with pytest.warns(UserWarning, match="not kept for the next run: cannot write .*Not a directory"):
+    with warned(tmp_path / "file", "Not a directory"):
         store.save(KEY, towers(), {})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -238,9 +238,9 @@ def test_a_model_whose_state_is_no_tensor_is_not_kept_and_cannot_be_exported(sto
         def set_extra_state(self, state):
             pass
 
-    with pytest.raises(UserError, match="state '_extra_state' is not a tensor"):
+    with refused("'_extra_state'", "tensor"):
         store.export(Secretive(2, 2), tmp_path / "x.safetensors")
-    with pytest.warns(UserWarning, match="this model is not kept .* state '_extra_state' is not a tensor"):
+    with warned("'_extra_state'", "tensor"):
         store.save(KEY, Secretive(2, 2), {})
     store.save(KEY, towers(), {})
     assert store.load(KEY, towers(1))  # other models are

@@ -9,6 +9,7 @@ from hashlib import blake2b
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage import tables as records
 from cascade_sim.storage.tables import TableWriter, iterate_table, read_table, tables
@@ -126,9 +127,9 @@ def test_memory_holds_one_row_group_however_many_rows_come(tmp_path, monkeypatch
     ("columns", "message"),
     [
         ({"x": np.zeros(2), "y": np.zeros(3, np.int32)}, "differ in length"),
-        ({"x": np.zeros(2), "y": np.zeros(2)}, "column y: float64, but it began as int32"),
-        ({"x": np.zeros(2)}, r"columns \['x'\], but it began with \['x', 'y'\]"),
-        ({"x": np.zeros((2, 2)), "y": np.zeros(2, np.int32)}, r"column x: float64 of shape \(2, 2\)"),
+        ({"x": np.zeros(2), "y": np.zeros(2)}, "y: float64, int32"),
+        ({"x": np.zeros(2)}, "['x'], ['x', 'y']"),
+        ({"x": np.zeros((2, 2)), "y": np.zeros(2, np.int32)}, "x: float64 (2, 2)"),
         ({"x": np.array(["a"]), "y": np.zeros(1, np.int32)}, "numbers or booleans"),
         ({}, "no columns"),
     ],
@@ -136,7 +137,7 @@ def test_memory_holds_one_row_group_however_many_rows_come(tmp_path, monkeypatch
 def test_blocks_that_do_not_fit_are_refused_and_add_nothing(tmp_path, columns, message):
     with TableWriter(tmp_path, "log") as table:
         table.append({"x": np.ones(1), "y": np.ones(1, np.int32)})
-        with pytest.raises(ValueError, match=message):
+        with refused(*message.split(), kind=ValueError):
             table.append(columns)
     assert_same(read_table(tmp_path, "log"), {"x": np.ones(1), "y": np.ones(1, np.int32)})
 
@@ -163,7 +164,7 @@ def test_a_run_that_fails_leaves_sealed_parts_and_nothing_half_written(tmp_path)
 
 def test_a_second_writer_of_the_same_table_is_refused(tmp_path):
     write(tmp_path, [1])
-    with pytest.raises(UserError, match="already holds a table"):
+    with refused("log"):
         TableWriter(tmp_path, "log")
 
 
@@ -180,7 +181,7 @@ def test_a_full_disk_is_reported_with_the_file_and_leaves_no_half_part(tmp_path,
 
     monkeypatch.setattr(records, "_open_part", FullDisk)
     table = TableWriter(tmp_path, "log", rows_per_part=10)
-    with pytest.raises(UserError, match=r"cannot write .*part-00000\.parquet: No space left on device"):
+    with refused("part-00000.parquet", "No space left"):
         table.append(rows(10))
     assert names(table.folder) == []
 
@@ -191,25 +192,25 @@ def test_a_part_that_cannot_even_be_opened_leaves_nothing(tmp_path, monkeypatch)
 
     monkeypatch.setattr(records, "_open_part", full)
     table = TableWriter(tmp_path, "log", rows_per_part=10)
-    with pytest.raises(UserError, match="No space left on device"):
+    with refused("No space left"):
         table.append(rows(10))
     assert names(table.folder) == []
 
 
 def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
     (tmp_path / "logs").write_text("in the way")
-    with pytest.raises(UserError, match="cannot write .*logs: File exists"):
+    with refused(tmp_path / "logs", "File exists"):
         write(tmp_path, [1])
 
 
 def test_a_missing_table_column_or_part_is_named_with_what_there_is(tmp_path):
-    with pytest.raises(UserError, match="no table 'log'; it has: none"):
+    with refused("'log'", "none"):
         read_table(tmp_path, "log")
     folder = write(tmp_path, [250], rows_per_part=100)
     assert tables(tmp_path) == ["log"]
-    with pytest.raises(UserError, match="no table 'lag'; it has: log"):
+    with refused("'lag'", "log"):
         read_table(tmp_path, "lag")
-    with pytest.raises(UserError, match="table 'log' has no column 'bid'; it has: request, ad, slot"):
+    with refused("'log'", "'bid'", "request, ad, slot"):
         list(iterate_table(tmp_path, "log", ["bid"]))
     (folder / "part-00001.parquet").unlink()
     with pytest.raises(UserError, match=r"part-00001\.parquet is missing"):
@@ -240,7 +241,7 @@ def test_a_list_of_an_older_version_has_digests_of_another_kind(tmp_path):
     parts.write_text(json.dumps({"parts": [old]}))
     assert len(read_table(tmp_path, "log")["ad"]) == 1000
     parts.write_text(json.dumps({"parts": [{**old, "digest": own["sha256"]}]}))
-    with pytest.raises(UserError, match="its content has changed"):
+    with refused(part, "content"):
         read_table(tmp_path, "log")
 
 

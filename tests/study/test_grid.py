@@ -2,7 +2,8 @@
 
 import pytest
 
-from cascade_sim.foundation.errors import ScenarioError, UserError
+from answers.told import refused, tells
+from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.study.sweeps import Axis, load_grid, parse_axes
 from worlds.tiny_market import QUICK
 
@@ -36,17 +37,17 @@ def test_commas_inside_brackets_and_quotes_do_not_separate_values():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["cascade.slots"], "expected path.to.key=value,value"),
-        (["=1,2"], "expected path.to.key=value,value"),
-        (["cascade.slots=1,,2"], "a value is empty"),
-        (["cascade.slots=1,2,1"], "cascade.slots=1,2,1: 1 is given twice"),
+        (["cascade.slots"], "path.to.key=value,value"),
+        (["=1,2"], "path.to.key=value,value"),
+        (["cascade.slots=1,,2"], "cascade.slots=1,,2 empty"),
+        (["cascade.slots=1,2,1"], "cascade.slots=1,2,1: 1 twice"),
         (["cascade.slots=1", "cascade.slots=2"], "--over cascade.slots: given twice"),
-        (["seed=1,2"], "give their number with --seeds"),
+        (["seed=1,2"], "seed --seeds"),
         ([f"a{i}=" + ",".join(map(str, range(11))) for i in range(3)], "1,331 cells; at most 1,000"),
     ],
 )
 def test_a_list_with_a_mistake_is_refused(options, said):
-    with pytest.raises(UserError, match=said):
+    with refused(*said.split()):
         parse_axes(options)
 
 
@@ -58,14 +59,14 @@ def problems(*options):
 
 def test_an_unknown_key_is_said_once_with_the_one_that_was_meant():
     (line,) = problems("cascade.slotz=1,2", "auction.reserve_cpc=0")
-    assert line.startswith("--over cascade.slotz: unknown key") and "did you mean 'slots'?" in line
+    assert line.startswith("--over cascade.slotz: ") and tells(line, "'slots'?")
     assert "cell" not in line
 
 
 def test_a_value_that_is_not_valid_is_said_with_its_cells():
     (line,) = problems("cascade.slots=2,-3", "auction.reserve_cpc=0,0.1")
     assert line.startswith("--over cascade.slots: ")
-    assert line.endswith("(in the cell slots=-3, reserve_cpc=0 and 1 more)")
+    assert tells(line, "slots=-3, reserve_cpc=0", "1 more")
 
 
 def test_a_combination_that_is_not_valid_is_named_though_each_value_is():

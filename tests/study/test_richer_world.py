@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.context import RunContext
 from cascade_sim.counterfactual.whatif import what_if_study
 from cascade_sim.diagnostics.reopen import evaluation_blocks, page_columns, reopen
@@ -81,7 +82,7 @@ def test_a_trace_is_the_logged_page_at_the_logged_time(run):
 def test_a_trace_of_an_ad_that_is_not_there_says_so(run):
     rows = read_table(run.path, "evaluate-logloss", ["request", "time"])
     gone = int(np.argmin(run.sim.world.lives.is_available(np.arange(600), rows["time"][0])))
-    with pytest.raises(Exception, match=f"ad {gone} is not there"):
+    with refused(f"ad {gone}", kind=Exception):
         trace(run, int(rows["request"][0]), ad=gone)
 
 

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from answers.told import tells
 from cascade_sim.cli import main
 from cascade_sim.counterfactual.whatif import what_if_study
 from cascade_sim.scenario.file import load_scenario
@@ -95,7 +96,7 @@ def test_a_grid_that_grows_keeps_what_is_finished(out, capsys, monkeypatch):
     after = stamps()
     assert {f: after[f] for f in before} == before and len(after) == len(before) + 1
     text = capsys.readouterr().out
-    assert "3 cells · arm other · seed 1" in text
+    assert tells(text, "3 cells", "arm other", "seed 1")
     # In one world the lift has an interval from groups of requests.
     last = rows(out)[2]
     low, lift, high = (float(last[f"expected_ctr lift{end}"]) for end in (" low", "", " high"))
@@ -135,7 +136,7 @@ def test_fixed_models_agree_with_whatif_to_the_last_digit(out, capsys, monkeypat
     monkeypatch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
     assert sweep(out, "--seeds", "1", "--fixed-models") == 0
     text = capsys.readouterr().out
-    assert "Held fixed:" in text and "Learned again:\n  nothing: models serve as they were trained" in text
+    assert tells(text, "Held fixed:", "Learned again:\n  nothing:")
     reference, *others = cells_of()
     run, found = cell_folder(out, reference) / "seed-1", {row["cell"]: row for row in rows(out)}
     for cell in others:
@@ -156,12 +157,12 @@ def test_a_sweep_says_what_was_held_fixed_and_what_learned_again():
         return " ".join(sweep_statement(cells_of(over, changes), retrain).learned_again)
 
     assert learned("--over", "auction.squashing=0.5,0.8").startswith("nothing")
-    assert learned("--over", "auction.squashing=0.8", retrain=True).startswith("the models of every cell")
+    assert tells(learned("--over", "auction.squashing=0.8", retrain=True), "every cell")
     more = learned("--over", "models.mine.epochs=2,3")
     assert "2 of 3 cells" in more and "cascade of epochs=1 writes" in more
     assert learned("--over", "phases.evaluate=100,200").startswith("nothing")  # from which nothing is learned
     held = sweep_statement(cells_of(("--over", "world.users=200"), changes), False).held_fixed
-    assert any("users=200: another world or other traffic" in line for line in held)
+    assert any(tells(line, "users=200:") for line in held)
 
 
 @pytest.mark.drill
@@ -176,10 +177,10 @@ def test_a_log_gets_a_line_for_every_world_that_is_finished(tmp_path, capsys, mo
 
     first = lines("1,2")
     assert first[0] == "cells: 2 worlds"
-    assert first[1].startswith("cells: slots=1, seed 1 finished, 1 of 2 worlds (50 %)")
-    assert first[2].startswith("cells: slots=2, seed 1 finished, 2 of 2 worlds (100 %)")
+    assert tells(first[1], "slots=1, seed 1", "1 of 2", "50 %")
+    assert tells(first[2], "slots=2, seed 1", "2 of 2", "100 %")
     grown = lines("1,2,3")
-    assert "cells: 2 of 3 worlds are finished already, and taken as they are" in grown
+    assert any(tells(line, "2 of 3", "already") for line in grown)
     assert grown[-1] == "cells: slots=3, seed 1 finished"
     assert lines("1,2,3") == []
 
@@ -208,20 +209,20 @@ def test_cells_share_the_models_of_the_first_unless_each_is_to_learn_from_its_ow
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--arm", "nwo"), "--arm: unknown arm 'nwo'; did you mean 'now'?"),
-        (("--x", "expected_crt"), "unknown measure 'expected_crt'; did you mean 'expected_ctr'?"),
-        (("--y", "cpc"), "measure 'cpc' has no better end"),
-        (("--y", "market.revenue"), "unknown measure 'market.revenue'"),
-        (("--over", "auction.squash=1"), "did you mean 'squashing'"),
+        (("--arm", "nwo"), "--arm: 'nwo' 'now'?"),
+        (("--x", "expected_crt"), "'expected_crt' 'expected_ctr'?"),
+        (("--y", "cpc"), "'cpc' end"),
+        (("--y", "market.revenue"), "'market.revenue'"),
+        (("--over", "auction.squash=1"), "auction.squash 'squashing'?"),
         (("--retrain", "--fixed-models"), "--retrain and --fixed-models"),
-        (("--fixed-models", "--over", "world.users=300"), "it changes the world"),
+        (("--fixed-models", "--over", "world.users=300"), "world.users=300 world"),
         (
             ("--fixed-models", "--arm", "other", "--set", "arms.other.auction={reserve_cpc: 0.2}"),
-            "arm other has keys of its own, so it is not served with auction.reserve_cpc=0,",
+            "other auction.reserve_cpc=0",
         ),
     ],
 )
 def test_a_mistake_is_refused_before_any_work(tmp_path, capsys, options, said):
     assert sweep(tmp_path / "out", *options) == 2
-    assert said in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, *said.split())
     assert not (tmp_path / "out").exists()

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from answers.told import refused, tells
 from cascade_sim.commands.studies.variants import command
-from cascade_sim.foundation.errors import ScenarioError, UserError
+from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.study import sweeps as variants
 from worlds.pool_jobs import in_this_process
 from worlds.tiny_market import QUICK, TINY
@@ -42,15 +43,15 @@ def test_each_variant_is_the_scenario_with_its_overrides(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("variants: {a: []}", "expected the keys scenario, variants"),
-        (f"scenario: {QUICK}\nvariants: {{}}", "at least one"),
-        (f"scenario: {QUICK}\nvariants: {{a: wide}}", "variants.a: expected a list of key=value"),
-        (f"scenario: {QUICK}\nvariants: {{a: [world.bidz.sigma=1]}}", "did you mean 'bids'"),
-        (f"scenario: {QUICK}\nvariants: {{a: []}}\nseeds: 3", "expected the keys"),
+        ("variants: {a: []}", "scenario, variants"),
+        (f"scenario: {QUICK}\nvariants: {{}}", "one"),
+        (f"scenario: {QUICK}\nvariants: {{a: wide}}", "variants.a: key=value"),
+        (f"scenario: {QUICK}\nvariants: {{a: [world.bidz.sigma=1]}}", "'bidz' 'bids'?"),
+        (f"scenario: {QUICK}\nvariants: {{a: []}}\nseeds: 3", "scenario, variants"),
     ],
 )
 def test_a_variants_file_with_a_mistake_is_refused_before_any_work(tmp_path, text, said):
-    with pytest.raises(UserError, match=said):
+    with refused(*said.split()):
         variants.load_variants(write(tmp_path, text))
 
 
@@ -67,9 +68,9 @@ variants:
   odd: [world.bidz.sigma=1, auction.reserve_cpc=abc]
 """
     file = write(tmp_path, text)
-    with pytest.raises(ScenarioError) as refused:
+    with pytest.raises(ScenarioError) as raised:
         variants.load_variants(file)
-    places = [problem.split(": ")[:2] for problem in refused.value.problems]
+    places = [problem.split(": ")[:2] for problem in raised.value.problems]
     assert sorted(place[0] for place in places) == sorted(
         [
             f"{file}:4:5 common",
@@ -78,30 +79,30 @@ variants:
             f"{file}:10:29 variants.odd",
         ]
     )
-    said = "\n".join(refused.value.problems)
-    assert "report.resample=20: unknown key 'resample' in report; did you mean 'resamples'?" in said
-    assert "cascade.slots=4: 4 slots but 3 slot effects" in said
+    said = "\n".join(raised.value.problems)
+    assert tells(said, "report.resample=20:", "'resample'", "'resamples'?")
+    assert tells(said, "cascade.slots=4:", "3")
     assert "auction.reserve_cpc=abc: expected a number" in said and "--set" not in said
 
 
 def test_an_override_of_the_command_line_is_told_as_one_and_a_broken_file_with_its_line(tmp_path):
     file = write(tmp_path, f"scenario: {QUICK}\nvariants: {{a: [], b: [cascade.slots=2]}}")
-    with pytest.raises(ScenarioError, match=r"^--set cascade.slots=9: 9 slots but") as refused:
+    with pytest.raises(ScenarioError, match=r"^--set cascade.slots=9: 9 slots but") as raised:
         variants.load_variants(file, ("cascade.slots=9",))
-    assert len(refused.value.problems) == 1
+    assert len(raised.value.problems) == 1
     with pytest.raises(ScenarioError, match=r"study.yaml:3:1 "):
         variants.load_variants(write(tmp_path, f"scenario: {QUICK}\nvariants: {{a: []\n"))
-    with pytest.raises(ScenarioError, match=r"study.yaml:2:1 common: expected a list .* not 'x=1'"):
+    with refused("study.yaml:2:1 common:", "list", "'x=1'", kind=ScenarioError):
         variants.load_variants(write(tmp_path, f"scenario: {QUICK}\ncommon: x=1\nvariants: {{a: []}}"))
-    with pytest.raises(ScenarioError, match=r"study.yaml:2:1 .*did you mean 'common'"):
+    with refused("study.yaml:2:1", "'common'?", kind=ScenarioError):
         variants.load_variants(write(tmp_path, f"scenario: {QUICK}\ncomon: []\nvariants: {{a: []}}"))
 
 
 def test_a_missing_variants_file_is_named(tmp_path):
-    with pytest.raises(UserError, match="nowhere.yaml: no such file; give the path"):
+    with refused("nowhere.yaml"):
         variants.load_variants(tmp_path / "nowhere.yaml")
     write(tmp_path, "variants: {}")
-    with pytest.raises(UserError, match=r"stuyd.yaml: no such file; did you mean '.*study.yaml'"):
+    with refused("stuyd.yaml", "study.yaml'?"):
         variants.load_variants(tmp_path / "stuyd.yaml")
 
 
@@ -112,9 +113,7 @@ def test_a_shipped_variants_file_goes_by_its_name(tmp_path, monkeypatch):
 
 def test_names_that_would_share_a_folder_are_refused(tmp_path):
     text = f"scenario: {QUICK}\nvariants: {{wide bids: [], wide-bids: [world.bids.sigma=0.9]}}"
-    with pytest.raises(
-        UserError, match=r"variants\.wide bids: differs from another name only in punctuation"
-    ):
+    with refused("variants.wide bids:", "punctuation"):
         variants.load_variants(write(tmp_path, text))
 
 

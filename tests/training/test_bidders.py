@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from answers.told import refused, tells
 from cascade_sim.agents.bidders import BIDDERS
 from cascade_sim.agents.bidders.paced import Pid
 from cascade_sim.foundation.errors import UserError
@@ -29,11 +30,11 @@ def test_a_class_is_found_in_a_file_beside_the_scenario_and_in_a_module(tmp_path
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        ("pdi", "unknown bidder 'pdi'; did you mean 'pid'?"),
-        ("own.py", "'own.py' names no class; write own.py:ClassName"),
-        ("own.py:Mien", "did you mean 'Mine'?"),
-        ("own.py:", "is not the name of a class"),
-        ("other.py:Mine", "no file 'other.py' in the working folder or beside the scenario"),
+        ("pdi", "'pdi' 'pid'?"),
+        ("own.py", "'own.py' own.py:ClassName"),
+        ("own.py:Mien", "'Mien' 'Mine'?"),
+        ("own.py:", "'' class"),
+        ("other.py:Mine", "'other.py'"),
         ("no_such_package.module:Mine", "no module 'no_such_package'"),
     ],
 )
@@ -41,25 +42,23 @@ def test_a_name_that_leads_nowhere_is_an_error_that_says_what_there_is(tmp_path,
     (tmp_path / "own.py").write_text(SOURCE)
     with pytest.raises(UserError) as raised:
         require_reference(kind, tmp_path, BIDDER_KINDS)
-    assert text in str(raised.value) and "towers" not in str(raised.value)
+    assert tells(raised.value, *text.split()) and "towers" not in str(raised.value)
 
 
 def test_what_is_found_wrong_only_when_imported_is_an_error_with_its_place(tmp_path):
     (tmp_path / "own.py").write_text(SOURCE + "\nimport no_such_module_at_all\n")
     require_reference("own.py:Mine", tmp_path, BIDDER_KINDS)
-    with pytest.raises(UserError, match=r"cannot be imported: .*own.py:7: ModuleNotFoundError"):
+    with refused("own.py:7", "ModuleNotFoundError"):
         find_bidder("own.py:Mine", tmp_path)
     (tmp_path / "bare.py").write_text("Mine = 3\n")
-    with pytest.raises(UserError, match="bare.py has no class 'Mine'"):
+    with refused("bare.py", "'Mine'"):
         find_bidder("bare.py:Mine", tmp_path)
 
 
 def test_a_bidder_is_built_with_its_options_and_bad_ones_are_named():
     portfolio = SyntheticMarket(m=2).portfolio
     assert build_bidder("pid", portfolio, {"k_p": 0.5}).k_p == 0.5
-    with pytest.raises(
-        UserError, match=r"bidder 'pid': option k_p: expected a number in \[0, 10\], found 11"
-    ):
+    with refused("'pid'", "k_p", "[0, 10]", 11):
         build_bidder("pid", portfolio, {"k_p": 11})
-    with pytest.raises(UserError, match="unexpected keyword argument 'gain'"):
+    with refused("'pid'", "'gain'"):
         build_bidder("pid", portfolio, {"gain": 11})

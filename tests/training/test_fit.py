@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from answers.told import refused
 from cascade_sim.cascade.links import MappedScorer, calibrator_file, export_calibrator
 from cascade_sim.cascade.scorers import CoActionScorer
 from cascade_sim.diagnostics.reopen import reopen
@@ -185,9 +186,7 @@ def test_what_a_calibrator_learns_from_is_kept_from_its_model(study):
 
 
 def test_a_calibrator_without_a_click_to_learn_from_is_said_so(tmp_path):
-    with pytest.raises(
-        UserError, match="the calibrator of model 'softmax-platt' has .* and no click to learn by"
-    ):
+    with refused("'softmax-platt'", "no click"):
         changed = [*overrides(("softmax-platt",)), "world.base_logit=-25.0"]
         learn(tmp_path / "a", tmp_path / "cache", *changed)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from answers.told import refused, tells
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.market.dry_run import try_loss
 from cascade_sim.models.recipes import RECIPES
@@ -92,47 +93,47 @@ def test_a_market_retrains_by_a_class_of_the_users(own):
     [
         (
             "recipe: infonce, recipe_options: {kk: 3}",
-            "recipe_options.kk: unknown option 'kk'; did you mean 'k'",
+            "recipe_options.kk: 'kk' 'k'?",
         ),
-        ("recipe: infonce, recipe_options: {k: 2.5}", "recipe_options.k: must be an integer, not 2.5"),
-        ("recipe: infonce, recipe_options: {k: 0}", "recipe_options.k: must be in"),
-        ("recipe: infonce, recipe_options: {k: 20}", "raise sample.per_request"),
-        ("recipe: infonce, recipe_options: {k: x}", "recipe_options.k: must be a number, not 'x'"),
-        ("recipe: dftopk, recipe_options: {temperature: 0}", "recipe_options.temperature: must be in"),
-        ("recipe: listwise, recipe_options: {target: clicks}", "must be teacher or ranking, not 'clicks'"),
-        ("recipe: distill, recipe_options: {k: 3}", "recipe distill has no options"),
-        ("recipe: infonce, link: sigmoid", "recipe infonce has link exp"),
-        ("recipe: own.py:Margn", "unknown class 'Margn'; did you mean 'Margin'"),
-        ("recipe: own.py:Margin, recipe_options: {kk: 3}", "unknown option of Margin 'kk'; did you mean 'k'"),
-        ("recipe: infonse", "did you mean 'infonce'"),
+        ("recipe: infonce, recipe_options: {k: 2.5}", "recipe_options.k: integer 2.5"),
+        ("recipe: infonce, recipe_options: {k: 0}", "recipe_options.k: 0"),
+        ("recipe: infonce, recipe_options: {k: 20}", "sample.per_request"),
+        ("recipe: infonce, recipe_options: {k: x}", "recipe_options.k: number 'x'"),
+        ("recipe: dftopk, recipe_options: {temperature: 0}", "recipe_options.temperature: 0"),
+        ("recipe: listwise, recipe_options: {target: clicks}", "teacher ranking 'clicks'"),
+        ("recipe: distill, recipe_options: {k: 3}", "recipe distill options"),
+        ("recipe: infonce, link: sigmoid", "infonce exp"),
+        ("recipe: own.py:Margn", "'Margn' 'Margin'?"),
+        ("recipe: own.py:Margin, recipe_options: {kk: 3}", "Margin 'kk' 'k'?"),
+        ("recipe: infonse", "'infonse' 'infonce'?"),
     ],
 )
 def test_what_a_recipe_cannot_be_told_is_refused_before_any_work(own, recipe, words):
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as raised:
         tiny_scenario(model(recipe))
-    assert words in str(refused.value) and "models.ltr" in str(refused.value)
+    assert tells(raised.value, "models.ltr", *words.split())
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("return scores.mean(dim=1)", r"tensor of shape \[\], found \[3\]"),
-        ("return 1.0", r"tensor of shape \[\], found float"),
-        ("return (scores * 0).sum().detach()", "without a gradient"),
-        ("return (scores / 0).sum()", "expected a finite loss"),
+        ("return scores.mean(dim=1)", "[] [3]"),
+        ("return 1.0", "[] float"),
+        ("return (scores * 0).sum().detach()", "gradient"),
+        ("return (scores / 0).sum()", "finite"),
     ],
 )
 def test_a_loss_that_cannot_be_trained_by_is_found_on_a_toy(own, body, words):
     (own / "own.py").write_text(f"class Margin:\n    def loss(self, scores, lists):\n        {body}\n")
     spec = tiny_scenario(model("recipe: own.py:Margin")).models["ltr"]
-    with pytest.raises(ValueError, match=words):
+    with refused(*words.split(), kind=ValueError):
         try_loss(find_recipe("ltr", spec, own))
 
 
 def test_a_class_without_a_loss_and_one_that_fails_are_named(own):
     (own / "own.py").write_text("class Margin:\n    pass\n")
     spec = tiny_scenario(model("recipe: own.py:Margin")).models["ltr"]
-    with pytest.raises(UserError, match=r"expected the method loss\(scores, lists\)"):
+    with refused("loss(scores, lists)"):
         find_recipe("ltr", spec, own)
     (own / "own.py").write_text(
         "class Margin:\n    def __init__(self):\n        raise KeyError('k')\n    loss = 1\n"

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from answers.told import refused, tells
 from cascade_sim.analysis.off_policy.checks import (
     column,
     diagnose,
@@ -54,7 +55,7 @@ def test_ess_below_half_warns_and_below_a_tenth_refuses(share, verdict):
     assert found.verdict == verdict
     assert ("exploration is missing" in found.reason) == (verdict == "refuse")
     if verdict != "ok":
-        assert f"effective sample size is {100 * share:.3g} % of 10000 requests" in found.reason
+        assert tells(found.reason, f"{100 * share:.3g} %", 10000)
 
 
 def test_one_weight_above_a_twentieth_of_the_total_refuses():
@@ -62,7 +63,7 @@ def test_one_weight_above_a_twentieth_of_the_total_refuses():
     weights[17] = 999 * 0.05 / 0.95 * 1.01
     found = diagnose(weights)
     assert found.verdict == "refuse"
-    assert "one request carries 5.05 % of the weight, above 5 %" in found.reason
+    assert tells(found.reason, "5.05 %", "5 %")
     weights[17] = 999 * 0.05 / 0.95 * 0.99
     assert diagnose(weights).verdict != "refuse"
 
@@ -78,7 +79,7 @@ def test_wrong_propensities_show_in_the_mean_weight():
     wrong = np.where(right == 0.2 / 0.3, 0.2 / 0.2, right)
     found = diagnose(wrong)
     assert found.mean_weight == pytest.approx(0.5 + 0.3 + 0.3 * 0.2 / 0.2, rel=0.02)
-    assert found.verdict == "refuse" and "instead of 1: propensities are wrong" in found.reason
+    assert found.verdict == "refuse" and tells(found.reason, "propensities")
     assert diagnose(wrong, self_normalised=True).verdict == "warn"
 
 
@@ -86,7 +87,7 @@ def test_an_action_that_was_never_logged_shows_in_the_mean_weight():
     # the target gives a third of its traffic to an action without a single example
     found = diagnose(logged() * 2 / 3)
     assert found.verdict == "refuse"
-    assert "instead of 1: exploration is missing where the target policy acts" in found.reason
+    assert tells(found.reason, "exploration")
 
 
 def test_a_mean_weight_off_by_chance_only_warns():
@@ -97,7 +98,7 @@ def test_a_mean_weight_off_by_chance_only_warns():
 
 def test_a_sure_but_small_error_of_the_mean_weight_warns():
     found = diagnose(np.full(1000, 1.005))
-    assert found.verdict == "warn" and "chance (one log in twenty), or propensities" in found.reason
+    assert found.verdict == "warn" and tells(found.reason, "chance", "propensities")
     assert diagnose(np.full(1000, 1.02)).verdict == "refuse"
     assert diagnose(np.full(1000, 1 + 1e-12)).verdict == "ok"
 
@@ -137,7 +138,7 @@ def test_clipping_above_a_hundredth_warns_and_above_a_tenth_refuses(clip, verdic
 def test_a_target_that_does_nothing_of_what_was_logged_is_refused():
     found = diagnose(np.zeros(50))
     assert (found.ess, found.verdict) == (0, "refuse")
-    assert found.reason == "exploration is missing: the target policy does nothing of what was logged"
+    assert tells(found.reason, "exploration", "nothing")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -0.1])
@@ -151,13 +152,13 @@ def test_a_bad_weight_is_named_by_its_row(bad):
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="weights is empty"):
         diagnose([])
-    with pytest.raises(ValueError, match="clip must be above 0, not 0"):
+    with refused("clip", 0, kind=ValueError):
         diagnose([1.0], clip=0)
     with pytest.raises(ValueError, match=r"shape \(1, 2\)"):
         diagnose([[1.0, 2]])
-    with pytest.raises(ValueError, match=r"reward has shape \(2,\); expected \(3,\)"):
+    with refused("reward", "(2,)", "(3,)", kind=ValueError):
         column([1, 2], "reward", 3)
-    with pytest.raises(ValueError, match=r"ratio\[1\] is -1.0; a ratio of probabilities is not negative"):
+    with refused("ratio[1]", "-1.0", kind=ValueError):
         weight_column([1, -1], name="ratio")
 
 
@@ -170,7 +171,7 @@ def test_of_a_switched_log_only_what_is_kept_is_judged():
     assert found.ess_share == pytest.approx(found.ess / 160)
     assert found.clipped_mass == pytest.approx(10 / (50 + 90 + 10))
     assert found.verdict == "warn" and found.bias_unknown
-    assert "the model alone answers for 6.67 % of the weight" in found.reason
+    assert tells(found.reason, "6.67 %")
     assert diagnose(weights).verdict == "refuse"  # as one weight has more than 5 %
 
 
@@ -192,5 +193,6 @@ def test_worst_reasons_come_first():
 def test_the_worst_slot_speaks_for_the_slate():
     fine, poor = diagnose(np.ones(100)), diagnose(np.ones(10))
     assert worst_of([fine, poor, fine], "slot") == worst_of([fine, poor], "slot")
-    assert worst_of([fine, poor], "slot").reason.startswith("slot 2: exploration is missing")
+    reason = worst_of([fine, poor], "slot").reason
+    assert reason.startswith("slot 2: ") and tells(reason, "exploration")
     assert worst_of([diagnose(np.ones(200)), fine], "slot") == fine

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from answers.told import refused, tells
 from cascade_sim.analysis.off_policy import ips
 from cascade_sim.analysis.off_policy.gradient import joint_sensitivity, parameter_weights, sensitivity
 
@@ -128,7 +129,7 @@ def test_draws_that_go_together_are_refused():
     both = np.c_[z, 0.6 * z + 0.8 * rng.normal(size=1000)]
     found = joint_sensitivity(rng.random(1000), both, (0.1, 0.1), ("log", "log"), (1.0, 1.0))
     assert found.mixed[0, 1].low is None
-    assert "product of the draws" in found.mixed[0, 1].diagnostics.reason
+    assert tells(found.mixed[0, 1].diagnostics.reason, "draws")
 
 
 def test_a_parameter_that_was_not_moved_is_refused():
@@ -136,7 +137,7 @@ def test_a_parameter_that_was_not_moved_is_refused():
     for z, sigma in ((rng.normal(size=100), 0.0), (np.zeros(100), 0.3)):
         found = sensitivity(rng.random(100), z, sigma)
         assert found.low is found.per_unit.low is found.curvature.low is None
-        assert found.diagnostics.reason.startswith("exploration is missing: the parameter was not moved")
+        assert tells(found.diagnostics.reason, "exploration", "parameter")
     assert sensitivity(rng.random(100), rng.normal(size=100), 0.0).value is None
 
 
@@ -187,15 +188,15 @@ def test_a_moved_parameter_is_foretold_from_the_log():
 
 def test_bad_arguments_are_named():
     fine = np.linspace(-1, 1, 30)
-    with pytest.raises(ValueError, match="sigma must be finite and at least 0, not -1"):
+    with refused("sigma", -1, kind=ValueError):
         sensitivity(fine, fine, -1)
-    with pytest.raises(ValueError, match="scale must be 'log' or 'linear', not 'square'"):
+    with refused("scale", "'log'", "'linear'", "'square'", kind=ValueError):
         sensitivity(fine, fine, 1, "square")
-    with pytest.raises(ValueError, match="at must be finite and above 0, not 0"):
+    with refused("at", 0, kind=ValueError):
         sensitivity(fine, fine, 1, "log", 0)
     with pytest.raises(ValueError, match=r"z has shape \(30, 2\)"):
         sensitivity(fine, np.c_[fine, fine], 1)
-    with pytest.raises(ValueError, match="with 1 sigmas, 2 scales and 2 values of at"):
+    with refused("1 sigmas", "2 scales", 2, kind=ValueError):
         joint_sensitivity(fine, np.c_[fine, fine], (1,), ("log", "log"), (1, 1))
-    with pytest.raises(ValueError, match="sigma must be finite and above 0"):
+    with refused("sigma", 0, kind=ValueError):
         parameter_weights(fine, 0, 1)

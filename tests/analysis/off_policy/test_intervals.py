@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from answers.told import tells
 from cascade_sim.analysis.off_policy.checks import diagnose
 from cascade_sim.analysis.off_policy.intervals import denominator_finding, estimate_from, interval_findings
 from cascade_sim.analysis.off_policy.noise import margins, standard_error
@@ -38,7 +39,7 @@ def test_an_undefined_value_is_none():
 def test_a_log_without_reward_is_no_proof_of_zero():
     found = mean_of(np.zeros(100), reward=np.zeros(100))
     assert found.diagnostics.verdict == "refuse" and found.low is None
-    assert found.diagnostics.reason == "no request of the log has a reward other than zero"
+    assert tells(found.diagnostics.reason, "reward", "zero")
 
 
 @pytest.mark.parametrize(("clicks", "verdict"), [(6, "warn"), (30, "ok")])
@@ -46,7 +47,7 @@ def test_ten_clicks_are_about_the_least(clicks, verdict):
     x = np.repeat([1.0, 0], [clicks, 1000 - clicks])
     found = mean_of(x, reward=x).diagnostics
     assert found.verdict == verdict
-    assert ("a few large values dominate: 1000 requests, at least" in found.reason) == (verdict == "warn")
+    assert tells(found.reason, 1000, "large values") == (verdict == "warn")
 
 
 def test_few_clusters_warn_and_one_refuses():
@@ -55,7 +56,8 @@ def test_few_clusters_warn_and_one_refuses():
         mean_of(x, clusters=np.arange(100) % count).diagnostics.verdict for count in (25, 10, 1)
     )
     assert (many, few, one) == ("ok", "warn", "refuse")
-    assert interval_findings(np.zeros(1), None, None) == [("refuse", "there is only one request")]
+    ((verdict, reason),) = interval_findings(np.zeros(1), None, None)
+    assert verdict == "refuse" and tells(reason, "one request")
 
 
 def test_a_ratio_needs_a_denominator_known_to_a_tenth():

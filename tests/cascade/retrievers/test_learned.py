@@ -32,7 +32,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def churned():
-    return build_world(tiny_scenario("world.churn={life: 2, share: 0.2}").world, 1)
+    return build_world(tiny_scenario("world.churn={mean_lifetime_days: 2, available_share: 0.2}").world, 1)
 
 
 def scorer_of(world, features, seed=1, kind="towers"):
