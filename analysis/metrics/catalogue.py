@@ -66,6 +66,12 @@ COLUMNS: dict[str, str] = {
     },
     "retrieval_reached": "shares of the pre-ranking stage's choice from the corpus that retrieval passed on",
     "retrieval_requests": "requests with such a choice",
+    "ideal_page_reached": "shares of the page that ranking would choose from the corpus that are shown",
+    "ideal_page_requests": "requests with such a page",
+    "best_page_reached": "shares of the best page of the corpus by true CTR times bid that are shown",
+    "best_page_requests": "requests with such a page",
+    "page_value": "true CTRs times the baseline's bids, of what is shown to requests that see the corpus",
+    "best_page_value": "the same of the best page that the corpus has for them",
     "cpc_error": "distances of prices to those with true CTRs, times expected clicks",
     "cpc_error_irreducible": "the same of prices that know all of the CTR but its noise",
     "cpc_bias": "differences of prices to those with true CTRs, times expected clicks",
@@ -233,6 +239,28 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         decimals=1,
         top="retrieval_reached",
         bottom="retrieval_requests",
+        is_of_corpus=True,
+    ),
+    Metric(
+        name="ideal_page_recall",
+        label="Ideal-page recall",
+        unit="percent",
+        meaning="RCS of the whole cascade: share of the page that ranking would choose from the whole corpus "
+        "that is shown. Each arm is measured by its own ranking stage.",
+        decimals=1,
+        top="ideal_page_reached",
+        bottom="ideal_page_requests",
+        is_of_corpus=True,
+    ),
+    Metric(
+        name="best_page_recall",
+        label="Best-page recall",
+        unit="percent",
+        meaning="Share of the best page of the whole corpus, by true CTR × bid of the ranking stage, that is "
+        "shown: being right, rather than imitating the ranker.",
+        decimals=1,
+        top="best_page_reached",
+        bottom="best_page_requests",
         is_of_corpus=True,
     ),
     *_by_exposure("true_value_recall", "True-value recall", _TRUE, "true_value"),
@@ -410,13 +438,27 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         rises_with_noise=True,
     ),
     Metric(
-        name="welfare_efficiency",
-        label="Welfare efficiency",
+        name="welfare_vs_oracle",
+        label="Welfare vs oracle",
         unit="percent",
-        meaning="Value created for advertisers, as a share of the oracle cascade's welfare.",
+        meaning="Value created for advertisers, as a share of the oracle cascade's, which knows the true CTR "
+        "of what the baseline retrieves. No bound: an arm that retrieves better ads, or admits more, can "
+        "exceed 100.",
         decimals=1,
         top="welfare",
         bottom="oracle_welfare",
+    ),
+    Metric(
+        name="welfare_vs_corpus",
+        label="Welfare vs corpus",
+        unit="percent",
+        meaning="Value created for advertisers, as a share of that of the best page of the whole corpus: by "
+        "true CTR × bid of the baseline's ranking stage, with no reserve and as many slots as any arm has. "
+        "Never above 100.",
+        decimals=1,
+        top="page_value",
+        bottom="best_page_value",
+        is_of_corpus=True,
     ),
     Metric(
         name="revenue_vs_oracle",
@@ -640,11 +682,55 @@ LISTED: dict[str, Metric] = {**ARM_MEASURES, **PAGE_MEASURES, **REPLAY_MEASURES}
 
 # Measured after each earlier step of pre-ranking, too, and what their columns are called by.
 AFTER_STEPS = {"rcs": "ideal", "single_objective_rcs": "single_objective"}
+# Of pages from the whole corpus: measured for each stage and for each route of retrieval, too.
+OF_PAGES = {"ideal_page_recall": "ideal_page", "best_page_recall": "best_page"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A measure of a stage or of a route: what follows a measure's name, and its words."""
+
+    infix: str  # between the measure, or a column, and the part
+    measures: Mapping[str, str]  # what is measured so: what their columns are called by
+    label: str
+    meaning: str
+
+
 _AFTER = "_after_"
+PARTS: tuple[Part, ...] = (
+    Part(
+        _AFTER,
+        AFTER_STEPS,
+        "{label} after {part}",
+        "{label} counted after the step {part} of pre-ranking: the share of the same ads that {part} and the "
+        "steps before it let through.",
+    ),
+    Part(
+        _AFTER,
+        OF_PAGES,
+        "{label} after {part}",
+        "{label} counted after {part}: the share of the same page that {part} and what comes before it let "
+        "through.",
+    ),
+    Part(
+        "_of_",
+        OF_PAGES,
+        "{label} of {part}",
+        "{label} of {part} by itself: of the ads of the same page that reach {part}, the share that it lets "
+        "through.",
+    ),
+    Part("_by_", OF_PAGES, "{label} by {part}", "Share of the same page that the route {part} brings."),
+    Part(
+        "_only_by_",
+        OF_PAGES,
+        "{label} only by {part}",
+        "Share of the same page that the route {part} brings and no other route does.",
+    ),
+)
 
 
 def after_step(name: str, step: str) -> str:
-    """The name of a metric, or of a column, after an earlier step of pre-ranking.
+    """The name of a metric, or of a column, after an earlier step of pre-ranking, or after any stage.
 
     >>> after_step("rcs", "coarse")
     'rcs_after_coarse'
@@ -652,50 +738,73 @@ def after_step(name: str, step: str) -> str:
     return f"{name}{_AFTER}{step}"
 
 
-def step_measure(name: str) -> Metric | None:
-    """The metric that such a name means; None for any other name.
+def part_measure(name: str) -> Metric | None:
+    """The metric of a part of the cascade that such a name means; None for any other name.
 
-    >>> step_measure("rcs_after_coarse").parts
+    >>> part_measure("rcs_after_coarse").parts
     ('ideal_reached_after_coarse', 'ideal_requests_after_coarse')
     """
-    metric, _, step = name.partition(_AFTER)
-    if not step or metric not in AFTER_STEPS:
-        return None
-    whole, best, said = ARM_MEASURES[metric], AFTER_STEPS[metric], step.replace("_", "-")
+    for part in PARTS:
+        for metric, best in part.measures.items():
+            which = name.removeprefix(f"{metric}{part.infix}")
+            if which and which != name:
+                return _measure_of_part(part, ARM_MEASURES[metric], best, which)
+    return None
+
+
+def _measure_of_part(part: Part, whole: Metric, best: str, which: str) -> Metric:
+    words, behind = {"label": whole.label, "part": which.replace("_", "-")}, f"{part.infix}{which}"
     return replace(
         whole,
-        name=name,
-        label=f"{whole.label} after {said}",
-        meaning=f"{whole.label} counted after the step {said} of pre-ranking: the share of the same ads that "
-        f"{said} and the steps before it let through.",
-        top=after_step(f"{best}_reached", step),
-        bottom=after_step(f"{best}_requests", step),
+        name=f"{whole.name}{behind}",
+        label=part.label.format(**words),
+        meaning=part.meaning.format(**words),
+        top=f"{best}_reached{behind}",
+        bottom=f"{best}_requests{behind}",
     )
 
 
 def arm_measures(columns: Iterable[str]) -> dict[str, Metric]:
-    """The measures of arms, and those after earlier steps of pre-ranking that these columns are of."""
+    """The measures of arms, and those of parts of the cascade that these columns are of."""
     known = set(columns)
-    steps = sorted({column.partition(_AFTER)[2] for column in known} - {""})
-    made = [step_measure(after_step(metric, step)) for step in steps for metric in AFTER_STEPS]
-    return ARM_MEASURES | by_name(*(m for m in made if m is not None and {*m.parts} <= known))
+    made: list[Metric] = []
+    for part in PARTS:
+        tops = {metric: f"{best}_reached{part.infix}" for metric, best in part.measures.items()}
+        which = {name.removeprefix(top) for top in tops.values() for name in known if name.startswith(top)}
+        made += [
+            _measure_of_part(part, ARM_MEASURES[metric], best, one)
+            for one in sorted(which)
+            for metric, best in part.measures.items()
+        ]
+    return ARM_MEASURES | by_name(*(metric for metric in made if {*metric.parts} <= known))
 
 
 def arm_measure(name: str) -> Measure:
     """The measure of that name; one that is not listed here is shown under its own name as a plain number."""
-    return LISTED.get(name) or step_measure(name) or Measure(name, "number", "", None)
+    return LISTED.get(name) or part_measure(name) or Measure(name, "number", "", None)
 
 
 def measure_names(metrics: Mapping[str, Any]) -> list[str]:
     """Every measure that any arm has: the listed ones in the catalogue's order, then others by name.
 
-    What is measured after earlier steps of pre-ranking stands before what is measured after the last.
+    What is measured after earlier stages stands before what is measured after the last, and by stage or route
+    behind it.
     """
     measured = {name for values in metrics["arms"].values() for name in values}
-    steps = steps_of(metrics)
-    early = {name: [after_step(name, step) for step in steps] for name in AFTER_STEPS}
-    listed = [one for name in LISTED for one in (*early.get(name, ()), name) if one in measured]
+    stages = stages_of(metrics)
+    listed: list[str] = []
+    for name in LISTED:
+        early = [after_step(name, stage) for stage in stages]
+        late = [f"{name}_of_{stage}" for stage in stages]
+        late += sorted(one for one in measured if one.startswith((f"{name}_by_", f"{name}_only_by_")))
+        listed += [one for one in (*early, name, *late) if one in measured]
     return listed + sorted(measured - set(listed))
+
+
+def stages_of(metrics: Mapping[str, Any]) -> list[str]:
+    """The stages of the baseline's cascade in their order, retrieval first, as far as they are known."""
+    rows = ((metrics.get("attribution") or {}).get(metrics.get("baseline")) or {}).get("stages") or []
+    return [row["stage"] for row in rows] or steps_of(metrics)
 
 
 def steps_of(metrics: Mapping[str, Any]) -> list[str]:

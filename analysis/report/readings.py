@@ -339,7 +339,7 @@ WHAT_IF_MEASURES: dict[str, Measure] = {
     },
     **{
         name: ARM_MEASURES[name]
-        for name in ("welfare_efficiency", "revenue_vs_oracle", "payment_error_vs_oracle")
+        for name in ("welfare_vs_oracle", "revenue_vs_oracle", "payment_error_vs_oracle")
     },
 }
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, MODEL_MEASURES
+from cascade_sim.analysis.metrics.catalogue import MODEL_MEASURES, arm_measure
 from cascade_sim.analysis.statistics.moves import holm, paired_p
 from cascade_sim.counterfactual.whatif import worlds_of
 from cascade_sim.foundation.errors import UserError, unknown_name
@@ -154,7 +154,7 @@ def _contrast(arm: str, measure: str, own: np.ndarray, base: np.ndarray, compari
 
 def _ahead(measure: str, own: np.ndarray, base: np.ndarray) -> int:
     """Worlds in which the first is better, by what the catalogue calls better."""
-    better = {**MODEL_MEASURES, **ARM_MEASURES}[measure].better
+    better = (MODEL_MEASURES.get(measure) or arm_measure(measure)).better
     if better == "higher":
         return int((own > base).sum())
     if better == "lower":

@@ -3,7 +3,7 @@
 (function () {
   const $ = (id) => document.getElementById(id);
   const VIEWS = { curve: "Curve", funnel: "Funnel", payers: "Advertiser spend", requests: "Requests", day: "By hour", runs: "Runs" };
-  const TILES = ["expected_ctr", "rcs", "welfare_efficiency", "expected_rpm", "revenue_per_request", "cpc_error", "observed_revenue_share"]; // after the guardrails
+  const TILES = ["expected_ctr", "rcs", "welfare_vs_oracle", "expected_rpm", "revenue_per_request", "cpc_error", "observed_revenue_share"]; // after the guardrails
   const SHOWN = 0.0005; // what is smaller is printed as 0.0 %, and is no guardrail that fails
   const MONEY = "Revenue per request";
   const FIND = { user: "", ad: "", advertiser: "", least: "", most: "", sort: "gain", changed: "1" };
@@ -378,7 +378,7 @@
     const view = $("view-curve"), numeric = about.parameters.filter((k) => !k.needs);
     const last = Array.from(state.parameters.keys()).pop();
     const path = numeric.some((k) => k.path === state.parameter) ? state.parameter : numeric.some((k) => k.path === last) ? last : numeric[0].path;
-    const names = ["expected_revenue_per_request", "revenue_per_request", "expected_ctr", "cpc", "rcs", "fill_rate", "welfare_efficiency", "expected_rpm"].filter((name) => answer.measures[name]);
+    const names = ["expected_revenue_per_request", "revenue_per_request", "expected_ctr", "cpc", "rcs", "fill_rate", "welfare_vs_oracle", "expected_rpm"].filter((name) => answer.measures[name]);
     const measure = names.includes(state.measure) ? state.measure : names[0];
     const parameter = about.parameters.find((k) => k.path === path);
     const others = used().filter((word) => !word.startsWith(path + "="));

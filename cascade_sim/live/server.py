@@ -48,7 +48,7 @@ LONGEST = 2_000  # characters of a word
 MAX_EXACT = 8  # exact answers that wait, of some seconds each
 CURVE_MEASURES = (
     *(WHAT_IF_REVENUE, "revenue_per_request", "expected_ctr", "cpc", "rcs", "fill_rate"),
-    *("welfare_efficiency", "expected_rpm"),
+    *("welfare_vs_oracle", "expected_rpm"),
 )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, MARKET_MEASURES, MODELLED, Metric, columns_of
 from cascade_sim.foundation.errors import UserError
+from cascade_sim.storage.renamed import KEYS
 
 if TYPE_CHECKING:
     from cascade_sim.study.evaluate import Evaluation
@@ -29,7 +30,7 @@ METRICS: dict[str, Metric] = {
     name: ARM_MEASURES[name]
     for name in (
         *("revenue_per_request", "expected_revenue_per_request", "rpm", "expected_rpm"),
-        *("ctr", "expected_ctr", "cpc", "rcs", "welfare_efficiency"),
+        *("ctr", "expected_ctr", "cpc", "rcs", "welfare_vs_oracle"),
     )
 }
 # The same of a market, by day.
@@ -178,7 +179,7 @@ def blocks_from(data: Mapping[str, Any], where: str) -> Blocks:
         path = f"arms.{name}"
         if not isinstance(arm, dict):
             raise UserError(f"{where}: {path} is {_kind(arm)}; expected an object with values and sums")
-        values = expect(arm, "values", dict, where, path)
+        values = {KEYS.get(name, name): one for name, one in expect(arm, "values", dict, where, path).items()}
         sums = expect(arm, "sums", dict, where, path)
         days = expect(arm, "days", dict, where, path) if "days" in arm else {}
         n_days = len(days["requests"]) if isinstance(days.get("requests"), list) else 0

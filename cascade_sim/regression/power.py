@@ -26,7 +26,7 @@ from cascade_sim.study.simulation import Simulation
 
 ARM = "arm"
 # Those that prices, draws and visitors can move; all of a check's but rcs and welfare.
-WATCHED = tuple(name for name in METRICS if name not in ("rcs", "welfare_efficiency"))
+WATCHED = tuple(name for name in METRICS if name not in ("rcs", "welfare_vs_oracle"))
 REVENUE = ("revenue_per_request", "expected_revenue_per_request")
 MIN_POWER, MAX_FALSE = 0.95, 0.05  # what a check promises
 LEVEL = 0.05  # how often a check that keeps the promise may be found wanting, for each of the two

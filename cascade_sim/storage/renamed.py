@@ -8,7 +8,8 @@ KEYS = {
     "culprit": "ablation",
     "evidence": "replay",
     "slots_filled": "fill_rate",
-    "welfare": "welfare_efficiency",
+    "welfare": "welfare_vs_oracle",
+    "welfare_efficiency": "welfare_vs_oracle",
     "cpc_error_floor": "cpc_error_irreducible",
 }
 
@@ -17,7 +18,7 @@ def renamed_key(metrics: Mapping[str, Any]) -> tuple[str, str] | None:
     """A key that has another name now, where it is, and that name; None if there is none.
 
     >>> renamed_key({"arms": {"mine": {"welfare": {"value": 0.9}}}})
-    ('arms.mine.welfare', 'welfare_efficiency')
+    ('arms.mine.welfare', 'welfare_vs_oracle')
     """
     arms = metrics.get("arms")
     places = (

@@ -86,7 +86,12 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
 
 def measures_of(evaluation: Evaluation) -> Mapping[str, Metric]:
     """The measures of an evaluation: all that its world can have."""
-    known = {column for tally in evaluation.tallies.values() for column in tally.columns}
+    known = {
+        column
+        for tally in evaluation.tallies.values()
+        for table in (tally.columns, *tally.detail[:1])
+        for column in table
+    }
     return evaluation.sim.environment.measures(known)
 
 

@@ -42,7 +42,7 @@ BASE = {
     "cpc_bias": 0.038,
     "revenue_pcoc": 1.11,
     "payment_error_vs_oracle": 0.44,
-    "welfare_efficiency": 0.71,
+    "welfare_vs_oracle": 0.71,
     "revenue_vs_oracle": 0.83,
 }
 LIFTED_BY_RPM = {
@@ -50,7 +50,7 @@ LIFTED_BY_RPM = {
     "expected_rpm",
     "revenue_per_request",
     "expected_revenue_per_request",
-    "welfare_efficiency",
+    "welfare_vs_oracle",
 }
 SEES_CLICKS = {"ctr", "rpm", "revenue_per_request"}
 SCENARIO_TEXT = """\

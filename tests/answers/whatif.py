@@ -32,7 +32,7 @@ def answer(
         "expected_ctr",
         "cpc",
         "rcs",
-        "welfare_efficiency",
+        "welfare_vs_oracle",
         "cpc_error",
     )
     logs = [

@@ -19,7 +19,7 @@ def with_objectives(metrics):
         entries = {name: {"value": v, "low": v, "high": v} for name, v in values.items()}
         found["models"][arm] = {"win_set": entries, "pre_ranking_set": entries}
         found["arms"][arm]["cpc_error"]["value"] = cpc_error
-        found["arms"][arm]["welfare_efficiency"]["value"] = welfare
+        found["arms"][arm]["welfare_vs_oracle"]["value"] = welfare
         reliability[arm] = {"count": [100.0, 50.0, 0.0, 0.1], "predicted": [5.0, 10.0, 0.0, 0.09],
                             "truth": [5.0 / pcoc, 10.0 / pcoc, 0.0, 0.01]}  # fmt: skip
     found["objectives"] = {"arms": arms, "reliability": reliability}

@@ -46,6 +46,15 @@ def test_differences_are_taken_world_by_world_with_a_t_interval_between_them(wor
     assert (found.ahead, found.worlds) == (4, 4) and found.is_told
 
 
+def test_measures_of_a_stage_are_compared_as_any_others(worlds):
+    names = ["ideal_page_recall_after_retrieval", "best_page_recall_of_pre_ranking", "welfare_vs_corpus"]
+    found = contrasts(worlds, "logloss", ["distill-pre"], names)
+    assert [one.measure for one in found] == names
+    assert all(one.value is not None and one.worlds == WORLDS for one in found)
+    ahead = found[2].value > found[2].other
+    assert found[2].ahead == WORLDS * ahead  # the same in each world
+
+
 def test_two_comparisons_have_wider_intervals_and_larger_p(worlds):
     alone = contrasts(worlds, "logloss", ["distill-pre"], ["expected_rpm"])[0]
     first, second = contrasts(worlds, "logloss", ["distill-pre"], ["expected_rpm", "proxy_ece"])

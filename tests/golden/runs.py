@@ -25,7 +25,7 @@ PORTABLE = (
     "expected_rpm",
     "expected_revenue_per_request",
     "rcs",
-    "welfare_efficiency",
+    "welfare_vs_oracle",
 )  # of trained runs
 DEPTH = 3  # of the nodes of metrics.json that have a digest each; a new node is no change of results
 DEEPER = {"what_if": 6}  # down to the metrics of each point

@@ -346,7 +346,8 @@ def test_a_run_of_other_semantics_is_refused_with_both_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("metrics", "key", "now"),
     [
-        ({"arms": {"a": {"fill_rate": {}, "welfare": {}}}}, "arms.a.welfare", "welfare_efficiency"),
+        ({"arms": {"a": {"fill_rate": {}, "welfare": {}}}}, "arms.a.welfare", "welfare_vs_oracle"),
+        ({"arms": {"a": {"welfare_efficiency": {}}}}, "arms.a.welfare_efficiency", "welfare_vs_oracle"),
         ({"arms": {"a": {}}, "culprit": []}, "culprit", "ablation"),
     ],
 )

@@ -145,7 +145,7 @@ def test_an_arm_with_a_high_reserve_is_not_excused_by_an_oracle_of_its_own(reser
     """Against the baseline's oracle, which has its reserve, the arm without one may do better than 1."""
     rows = reserved.metrics["arms"]
     assert (
-        rows["free"]["welfare_efficiency"]["value"] > 1.5 > 1 > rows["logloss"]["welfare_efficiency"]["value"]
+        rows["free"]["welfare_vs_oracle"]["value"] > 1.5 > 1 > rows["logloss"]["welfare_vs_oracle"]["value"]
     )
     assert (
         rows["ranker"]["payment_error_vs_oracle"]["value"] < rows["free"]["payment_error_vs_oracle"]["value"]
@@ -241,7 +241,7 @@ def test_the_scenario_may_have_the_truth_in_both_seats(tmp_path):
         "rcs",
         "single_objective_rcs",
         "true_value_recall",
-        "welfare_efficiency",
+        "welfare_vs_oracle",
         "revenue_vs_oracle",
         "proxy_pcoc",
     )

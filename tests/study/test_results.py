@@ -19,7 +19,7 @@ METRICS = {
         "cpc_bias",
         "revenue_pcoc",
         "payment_error_vs_oracle",
-        "welfare_efficiency",
+        "welfare_vs_oracle",
         "revenue_vs_oracle",
     ),
 }

@@ -207,7 +207,7 @@ def test_reference_arms_are_said_to_replace_the_last_step(five, study):
 
 def test_one_step_has_no_step_in_its_rows_or_tables(study):
     assert all("stage" not in row for row in study.metrics["ablation"])
-    assert not [name for name in study.metrics["arms"]["logloss"] if "_after_" in name]
+    assert not [name for name in study.metrics["arms"]["logloss"] if "rcs_after_" in name]
     assert steps_table(study.metrics) is None and candidate_sets(study.metrics)[-1] == "pre_ranking_set"
 
 

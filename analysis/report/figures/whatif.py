@@ -34,7 +34,7 @@ IN_LIFTS = (
     "cpc",
     "fill_rate",
     "rcs",
-    "welfare_efficiency",
+    "welfare_vs_oracle",
 )
 TITLE = "What would have been: lifts on the same requests, with 95 % intervals"
 

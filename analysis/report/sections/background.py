@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import LISTED, MODEL_MEASURES, measure_names, step_measure
+from cascade_sim.analysis.metrics.catalogue import LISTED, MODEL_MEASURES, measure_names, part_measure
 from cascade_sim.analysis.report.section import Code, Columns, Details, Heading, Section, Stack, Terms, Text
 from cascade_sim.analysis.statistics.estimates import NBSP, finite, number_text
 
@@ -60,7 +60,7 @@ def glossary(metrics: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(label, name in the files, meaning) of every measure that the study or the page's tables hold."""
     replay = metrics.get("replay")  # of a replayed log, which has no true rates and trains no models
     always, of_models = ((), {}) if replay else (ALWAYS_EXPLAINED, MODEL_MEASURES)
-    steps = {name: step for name in measure_names(metrics) if (step := step_measure(name)) is not None}
+    steps = {name: step for name in measure_names(metrics) if (step := part_measure(name)) is not None}
     names = [name for name in LISTED if name in {*measure_names(metrics), *always}]
     measures = {name: LISTED[name] for name in names} | steps | of_models
     rows = [(measure.label, name, measure.meaning) for name, measure in measures.items()]

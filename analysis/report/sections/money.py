@@ -18,7 +18,7 @@ MONEY_MEASURES = (
     "cpc_bias",
     "revenue_pcoc",
     "payment_error_vs_oracle",
-    "welfare_efficiency",
+    "welfare_vs_oracle",
     "revenue_vs_oracle",
 )
 LOGGED_MONEY = ("cpc", "cpc_error_vs_click_model", "cpc_bias_vs_click_model", "revenue_pcoc")

@@ -22,7 +22,7 @@ OFF_SCALE = 1.5  # a PCOC beyond this factor of 1, either way, is called off the
 QUALITY = ("gauc", "ndcg", "logloss", "ece", "pcoc")
 FITTED = {"joint": ", trained with it", "training": " on the same pages"}
 ON_PRE_RANKING_SET = ("gauc", "ndcg", "pcoc")
-PAID = ("cpc_error", "revenue_pcoc", "welfare_efficiency")
+PAID = ("cpc_error", "revenue_pcoc", "welfare_vs_oracle")
 ABOUT = (
     "Predictions are judged on the pages and the pre-ranking sets of {baseline}, against the true CTR. "
     "NDCG has the true CTR as its gain. CTR, RPM and what advertisers pay are of each ranker's own pages. "
@@ -127,7 +127,7 @@ def objectives_words(metrics: Mapping[str, Any]) -> str:
         said.append(f"Off the scale: {', '.join(off)}.")
     ece = [model_value(metrics, arm, "ece").value for arm in arms]
     error = [arm_value(metrics, arm, "cpc_error").value for arm in arms]
-    welfare = [arm_value(metrics, arm, "welfare_efficiency").value for arm in arms]
+    welfare = [arm_value(metrics, arm, "welfare_vs_oracle").value for arm in arms]
     first, second = rank_correlation(ece, error), rank_correlation(error, welfare)
     if first is not None and second is not None:
         said.append(

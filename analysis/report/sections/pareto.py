@@ -40,7 +40,7 @@ BEST = (
     "beyond noise, so chosen by predictions and not by what is earned. Lifts are over {baseline}."
 )
 QUALITY = ("gauc", "logloss", "ece")
-EARNED = ("cpc_error", "welfare_efficiency")
+EARNED = ("cpc_error", "welfare_vs_oracle")
 
 
 def pareto_section(metrics: Mapping[str, Any]) -> Section | None:

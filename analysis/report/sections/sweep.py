@@ -44,9 +44,9 @@ NEITHER = tuple(name for name, m in ARM_MEASURES.items() if m.better not in ("hi
 SHORT = {
     **{"expected_revenue_per_request": "rev./request", "revenue_per_request": "rev./request, realised"},
     **{"expected_ctr": "CTR %", "ctr": "CTR %, realised", "expected_rpm": "RPM", "rpm": "RPM, realised"},
-    "welfare_efficiency": "welfare %",
+    "welfare_vs_oracle": "welfare %",
 }
-SHOWN = ("expected_revenue_per_request", "expected_ctr", "welfare_efficiency", "rcs")
+SHOWN = ("expected_revenue_per_request", "expected_ctr", "welfare_vs_oracle", "rcs")
 
 
 def known_measures(has_market: bool) -> list[str]:

@@ -177,7 +177,7 @@ def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:
     is_log = "observed_clicks_share" in current["metrics"]
     shown = {"observed_clicks_share": "observed %"} if is_log else {}
     shown |= {"fill_rate": "filled %", "expected_ctr": "CTR %", "cpc": "CPC", "rcs": "RCS %"}
-    shown |= {} if is_log else {"welfare_efficiency": "welfare %"}
+    shown |= {} if is_log else {"welfare_vs_oracle": "welfare %"}
     if "replay" in answer:
         shown = {name: head for name, head in shown.items() if name in current["metrics"]}
     columns = [

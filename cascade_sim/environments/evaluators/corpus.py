@@ -1,9 +1,14 @@
-"""Measures that need the whole corpus: value loss by stage and the consistency of retrieval.
+"""Measures that need the whole corpus: value loss by stage, recall by stage and route, and welfare.
 
 Value is lost where a stage hands on less than it was given. Part of it no model could have kept: the noise of
 a user and an ad, which no feature shows. So losses are measured twice, against the best lists by the true
 value and by the value that features tell; the difference is irreducible. Beside this sequential split stands
 what each stage of the baseline alone costs: the same cascade with that stage choosing by the known value.
+
+Two pages of the whole corpus are followed through the stages. The ideal page is what an arm's own last stage
+would have auctioned first, had it scored every ad that is there: it tells how consistent the stages before it
+are, and of arms with different rankers each has its own. The best page is that by true CTR * bid of the
+ranking stage, whatever the ranker. Of both it is known which ads each stage and each route of retrieval has.
 
 Scoring every ad for a request is dear, so these use the first few hundred requests of the evaluation,
 as many as fit a budget of (request, ad) pairs. They ask `serve` and the seats, like everyone else.
@@ -11,21 +16,25 @@ as many as fit a budget of (request, ad) pairs. They ask `serve` and the seats, 
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 
 from cascade_sim.analysis.metrics import consistency, money
 from cascade_sim.analysis.metrics.attribution import SlotList, stage_losses, true_ecpm
-from cascade_sim.analysis.metrics.ratio import mean_parts
+from cascade_sim.analysis.metrics.catalogue import after_step
+from cascade_sim.analysis.metrics.ratio import divide, mean_parts
 from cascade_sim.analysis.statistics.bootstrap import ratio_intervals
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.cache import BlockCache, of_sets
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.logged import GivenSets
 from cascade_sim.cascade.outcome import Outcome
+from cascade_sim.cascade.randomisation import reserve_of
+from cascade_sim.cascade.retrievers.routes import brought_by
 from cascade_sim.cascade.scorers import KnowableScorer
-from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, admitted, score, serve
+from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Retrieve, admitted, score, serve
 from cascade_sim.cascade.sizes import select_sizes
 from cascade_sim.environments.evaluators.truth import ranking_of
 from cascade_sim.foundation.kernels import select_top
@@ -49,6 +58,8 @@ class Valued(Protocol):
 
 CORPUS_PAIRS = 10_000_000  # (request, ad) pairs scored per arm
 PAIRS_AT_ONCE = 1_000_000  # keeps the temporary arrays small
+# Of arms that are asked about the whole corpus: who brought candidates plays no part.
+NO_RETRIEVAL = Retrieve(GivenSets(np.zeros(0, np.int64), np.zeros((0, 0), np.int32)), 0)
 
 
 def n_detail(wanted: int, n_ads: int) -> int:
@@ -84,30 +95,36 @@ def corpus_columns(
 ) -> dict[str, dict[str, np.ndarray]]:
     """What arms, by name with their decisions, lose against the whole corpus.  {name: {column: [R]}}
 
-    Of the baseline also what each of its stages alone costs.
+    Of the baseline also what each of its stages alone costs. Value of all arms is compared by its bids.
     """
-    best_ids: dict[Arm, list[tuple[np.ndarray, np.ndarray]]] = {}
+    pages: dict[Arm, list[CorpusPages]] = {}
     shares: dict[str, list[np.ndarray]] = {name: [] for name in served}
     retrieved: list[np.ndarray] = []
+    worth: list[np.ndarray] = []
+    ruler = _without_reserve(baseline, served) if baseline in served else None
     for rows, part, corpus in parts(block, n_ads, world.platform.lives):
         known: dict[Arm, np.ndarray] = {}
         for name, (arm, decision) in served.items():
-            key = ranking_of(arm)
+            key = auction_of(arm)
             if key not in known:
                 known[key] = world.known_value(part, corpus, arm)
-                found = _true_best(world, part, corpus, arm), _top(corpus, known[key], arm)
-                best_ids.setdefault(key, []).append(found)
+                pages.setdefault(key, []).append(CorpusPages.of(world, part, corpus, arm, known[key]))
             if name == baseline:
                 retrieved.append(_retrieved_by(corpus, known[key], arm))
             shares[name].append(_retrieved(world.platform, arm, part, corpus, decision.take(rows)))
-    best = {key: BestLists.of(world, block, pieces, key) for key, pieces in best_ids.items()}
-    columns = {
-        name: {
-            **attribution_columns(world, arm, block, decision, best[ranking_of(arm)]),
+        if ruler is not None:
+            worth.append(_true_best(world, part, corpus, ruler))
+    found = {key: CorpusPages.joined(pieces) for key, pieces in pages.items()}
+    columns = {}
+    for name, (arm, decision) in served.items():
+        own = found[auction_of(arm)]
+        columns[name] = {
+            **attribution_columns(world, arm, block, decision, own.valued(world, block, arm)),
             **_retrieval_columns(np.concatenate(shares[name])),
+            **page_columns(world.platform, arm, block, decision, own),
         }
-        for name, (arm, decision) in served.items()
-    }
+        if ruler is not None:
+            columns[name] |= welfare_columns(world, ruler, block, decision, np.concatenate(worth))
     if baseline in served:
         arm = served[baseline][0]
         columns[baseline] |= perfect_stage_columns(
@@ -116,19 +133,52 @@ def corpus_columns(
     return columns
 
 
+def auction_of(arm: Arm) -> Arm:
+    """What an arm would do with the whole corpus: equal for arms that differ before the last stage only."""
+    return replace(ranking_of(arm), retrieval=NO_RETRIEVAL)
+
+
+def _without_reserve(baseline: str, served: Mapping[str, tuple[Arm, Decision]]) -> Arm:
+    """The baseline with all ads admitted, and as many slots as any arm has: its best page bounds them all."""
+    slots = max(arm.slots for arm, _ in served.values())
+    return replace(auction_of(served[baseline][0]), reserve_cpc=0.0, score_floor=0.0, slots=slots)
+
+
+@dataclass(frozen=True)
+class CorpusPages:
+    """Pages of the whole corpus, [R, k] ids: by an arm's last stage, by the truth, by what features tell."""
+
+    ideal: np.ndarray
+    best: np.ndarray
+    known: np.ndarray
+
+    @classmethod
+    def of(cls, world: Valued, part: Block, corpus: np.ndarray, arm: Arm, known: np.ndarray) -> "CorpusPages":
+        """`known`: the value of the corpus that features tell."""
+        return cls(
+            ideal=_ideal(world.platform, part, corpus, arm),
+            best=_true_best(world, part, corpus, arm),
+            known=_top(corpus, known, arm),
+        )
+
+    @classmethod
+    def joined(cls, pieces: "list[CorpusPages]") -> "CorpusPages":
+        """Of consecutive requests."""
+        return cls(
+            *(np.concatenate(ids) for ids in zip(*(vars(one).values() for one in pieces), strict=True))
+        )
+
+    def valued(self, world: Valued, block: Block, arm: Arm) -> "BestLists":
+        """The best ones with their true value."""
+        return BestLists(*(_slot_list(world, block, ids, arm) for ids in (self.best, self.known)))
+
+
 @dataclass(frozen=True)
 class BestLists:
     """The best pages of the whole corpus, with their true value: by the truth, and by what features tell."""
 
     by_truth: SlotList
     by_known: SlotList
-
-    @classmethod
-    def of(
-        cls, world: Valued, block: Block, pieces: list[tuple[np.ndarray, np.ndarray]], arm: Arm
-    ) -> "BestLists":
-        ids = (np.concatenate(found) for found in zip(*pieces, strict=True))
-        return cls(*(_slot_list(world, block, chosen, arm) for chosen in ids))
 
 
 def perfect_stage_columns(
@@ -159,13 +209,26 @@ def _revenue(world: Valued, block: Block, arm: Arm, decision: Decision) -> np.nd
     return 1000.0 * money.slot_sum(price, result.charged, decision.win_set >= 0)
 
 
+def pages_of_corpus(world: Valued, n_ads: int, arm: Arm, block: Block) -> CorpusPages:
+    """The pages that the whole corpus has for an arm."""
+    return CorpusPages.joined(
+        [
+            CorpusPages.of(world, part, corpus, arm, world.known_value(part, corpus, arm))
+            for _, part, corpus in parts(block, n_ads, world.platform.lives)
+        ]
+    )
+
+
 def best_of_corpus(world: Valued, n_ads: int, arm: Arm, block: Block) -> BestLists:
     """The k ads of the corpus with the highest true CTR * bid of the ranking stage, and by known CTR."""
-    pieces = [
-        (_true_best(world, part, corpus, arm), _top(corpus, world.known_value(part, corpus, arm), arm))
-        for _, part, corpus in parts(block, n_ads, world.platform.lives)
-    ]
-    return BestLists.of(world, block, pieces, arm)
+    return pages_of_corpus(world, n_ads, arm, block).valued(world, block, arm)
+
+
+def _ideal(platform: Platform, part: Block, corpus: np.ndarray, arm: Arm) -> np.ndarray:
+    """What the arm's last stage would have auctioned first, had it scored every ad that is there.  [R, k]"""
+    scores = score(part, corpus, arm.last, arm, platform)
+    value = admitted(scores, arm.last, arm, reserve_of(part, arm))
+    return _top(corpus, np.where(value > 0, value, -np.inf), arm)
 
 
 def _true_best(world: Valued, part: Block, corpus: np.ndarray, arm: Arm) -> np.ndarray:
@@ -213,6 +276,71 @@ def attribution_columns(
         "shown": true_ecpm(shown, effects),
         "revenue": _revenue(world, block, arm, decision),
     }
+
+
+def page_columns(
+    platform: Platform, arm: Arm, block: Block, decision: Decision, pages: CorpusPages
+) -> dict[str, np.ndarray]:
+    """Shares of the ideal page and of the best page that each stage and each route has.  {column: [R]}
+
+    What a stage does by itself is a share of what it was handed of them.
+    """
+    both = np.concatenate([pages.ideal, pages.best], axis=1)
+    routes = brought_by(arm.retrieval.retriever, block, both, platform.lives)
+    columns: dict[str, np.ndarray] = {}
+    for name, ids, at in (
+        ("ideal_page", pages.ideal, slice(arm.slots)),
+        ("best_page", pages.best, slice(arm.slots, None)),
+    ):
+        columns |= _by_stage(name, arm, ids, decision)
+        columns |= _by_route(name, ids, {route: found[:, at] for route, found in routes.items()})
+    return columns
+
+
+def _by_stage(name: str, arm: Arm, ids: np.ndarray, decision: Decision) -> dict[str, np.ndarray]:
+    """Shares of these ads that are left after each stage, and of what was left before it."""
+    kept = {
+        stage: _share(ids, consistency.membership(ids, of_stage))
+        for stage, of_stage in zip(arm.stage_names, decision.sets, strict=True)
+    }
+    requests = _has_any(ids)
+    columns = {f"{name}_reached": kept[arm.last.name], f"{name}_requests": requests}
+    for before, stage in pairwise(kept):
+        columns[after_step(f"{name}_reached", before)] = kept[before]
+        columns[after_step(f"{name}_requests", before)] = requests
+        columns[f"{name}_reached_of_{stage}"] = kept[stage]
+        columns[f"{name}_requests_of_{stage}"] = kept[before]
+    return columns
+
+
+def _by_route(name: str, ids: np.ndarray, routes: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Shares of these ads that each route brings, and that no other does."""
+    times, requests = np.sum(list(routes.values()), axis=0), _has_any(ids)
+    columns: dict[str, np.ndarray] = {}
+    for route, is_brought in routes.items():
+        for infix, hit in (("by", is_brought), ("only_by", is_brought & (times == 1))):
+            columns[f"{name}_reached_{infix}_{route}"] = _share(ids, hit)
+            columns[f"{name}_requests_{infix}_{route}"] = requests
+    return columns
+
+
+def _has_any(ids: np.ndarray) -> np.ndarray:
+    """1 for a request with such ads.  [R] float64"""
+    return np.asarray((ids >= 0).any(axis=1), np.float64)
+
+
+def _share(ids: np.ndarray, hit: np.ndarray) -> np.ndarray:
+    """Hits by ads; 0 of a request without any.  [R]"""
+    return mean_parts(divide(hit.sum(axis=1), (ids >= 0).sum(axis=1)))[0]
+
+
+def welfare_columns(
+    world: Valued, ruler: Arm, block: Block, decision: Decision, best: np.ndarray
+) -> dict[str, np.ndarray]:
+    """What the metric welfare_vs_corpus is summed from, in the currency of one arm.  {name: [R]}"""
+    effects = world.platform.slot_effects
+    pages = {"page_value": decision.win_set, "best_page_value": best}
+    return {name: true_ecpm(_slot_list(world, block, ids, ruler), effects) for name, ids in pages.items()}
 
 
 def _retrieval_columns(shares: np.ndarray) -> dict[str, np.ndarray]:

@@ -163,7 +163,7 @@ def test_a_what_if_from_python_says_what_was_observed(market, tmp_path, capsys):
     shares = [point["metrics"]["observed_clicks_share"]["value"] for point in answer["points"]]
     assert answer["current"]["metrics"]["observed_clicks_share"]["value"] == 1.0
     assert 0.0 < shares[1] < shares[0] < 1.0
-    assert {"welfare_efficiency", "payment_error_vs_oracle", "true_value_recall", "cpc_error"}.isdisjoint(
+    assert {"welfare_vs_oracle", "payment_error_vs_oracle", "true_value_recall", "cpc_error"}.isdisjoint(
         answer["current"]["metrics"]
     )
     assert any("Intervals resample users" in note for note in answer["notes"])

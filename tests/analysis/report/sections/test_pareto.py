@@ -65,7 +65,7 @@ def test_each_family_is_shown_at_its_best_point_the_least_loss_first(metrics):
     ]
     assert sum(width for _, width in table.groups) == len(table.columns) == len(table.rows[0].cells)
     assert table.rows[1].cells[0].text == "α 0.9" and table.rows[1].cells[1].text == "0.6500"
-    shown = metrics["arms"]["rcr-b"]["welfare_efficiency"]["value"]
+    shown = metrics["arms"]["rcr-b"]["welfare_vs_oracle"]["value"]
     assert float(table.rows[1].cells[-1].text) == pytest.approx(100 * shown, abs=0.1)  # in percent
 
 

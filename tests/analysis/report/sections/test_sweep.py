@@ -117,7 +117,7 @@ def test_the_page_says_which_worlds_and_escapes_names():
 
 
 def test_measures_without_a_better_end_are_no_axes():
-    assert {"expected_ctr", "welfare_efficiency", "cpc_error"} <= set(known_measures(has_market=False))
+    assert {"expected_ctr", "welfare_vs_oracle", "cpc_error"} <= set(known_measures(has_market=False))
     assert not {"cpc", "cpc_bias", "market.revenue"} & set(known_measures(has_market=False))
     assert "market.surplus" in known_measures(has_market=True)
 
