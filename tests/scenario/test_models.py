@@ -90,7 +90,8 @@ def test_two_heads_need_a_net_that_has_them(tmp_path):
     (tmp_path / "own.py").write_text("import torch\n\nclass Net(torch.nn.Module):\n    pass\n")
     own = f"models.rank.kind={tmp_path / 'own.py'}:Net"
     with pytest.raises(
-        UserError, match="jrc trains two heads, which only the kinds towers, coaction and dcn have"
+        UserError,
+        match="jrc trains two heads, which only the kinds towers, coaction, dcn, inttower and cold have",
     ):
         tiny_scenario(own, "models.rank.objective=jrc")
     assert tiny_scenario(own, "models.rank.objective=rcr").models["rank"].objective == "rcr"
