@@ -21,6 +21,8 @@ from cascade_sim.foundation.kernels import (
     sigmoid_inplace,
     tiled,
 )
+from cascade_sim.foundation.limits import LANES
+from cascade_sim.foundation.net_kernels import cold_scores, inttower_scores
 from cascade_sim.protocols import Scorer
 from cascade_sim.scenario.plugins import errors_of
 
@@ -152,6 +154,22 @@ class TowersScorer(ModelScorer):
         return dot_scores(self.request_code(block), self.ad_code, ids)
 
 
+class PairFeature:
+    """The pair feature of a view, the hinge of the mismatch, in a fused kernel; 0 where it is not seen."""
+
+    def __init__(self, view):
+        self.dims, self._threshold = 0, view.pair_threshold
+        if view.pair_width:
+            self.dims = view.pair_user.shape[1]
+            self._user, self._ad = pad_lanes(view.pair_user), pad_lanes(view.pair_ad)
+
+    def of(self, block, ids: np.ndarray) -> np.ndarray:
+        """[R, m] float32"""
+        if not self.dims:
+            return np.zeros(ids.shape, np.float32)
+        return hinge_scores(self._user[block.users], self._ad, ids, self._threshold)
+
+
 class CoActionScorer(ModelScorer):
     """CoAction in a fused kernel: the ad's matrix and hidden terms are kept per ad."""
 
@@ -176,8 +194,7 @@ class CoActionScorer(ModelScorer):
             pair = module.pair.numpy()
             self._pair_weight = pad_lanes(pair[0] if len(pair) else np.zeros(hidden + 1, np.float32))
             self._out = module.out.numpy()[None, :].copy()
-        if view.pair_width:
-            self._pair_user, self._pair_ad = pad_lanes(view.pair_user), pad_lanes(view.pair_ad)
+        self._pairs = PairFeature(view)
 
     def request_code(self, block):
         import torch
@@ -191,13 +208,91 @@ class CoActionScorer(ModelScorer):
 
     def logit(self, block, ids):
         request_in, request_hidden = self.request_code(block)
-        if self.view.pair_width:
-            pair = hinge_scores(self._pair_user[block.users], self._pair_ad, ids, self.view.pair_threshold)
-        else:
-            pair = np.zeros(ids.shape, np.float32)
         return coaction_scores(
             request_in, request_hidden, self._ad_matrix, self._ad_hidden,
-            self._mix, self._pair_weight, self._out, pair, ids,
+            self._mix, self._pair_weight, self._out, self._pairs.of(block, ids), ids,
+        )  # fmt: skip
+
+
+class InterTowersScorer(ModelScorer):
+    """InterTowers in a fused kernel: the codes of both sides meet, and the best of each counts."""
+
+    by_pair = True
+
+    def __init__(self, name, view, link, module):
+        import torch
+
+        super().__init__(name, view, link)
+        self.module, self.seen = module, _seen(view, module)
+        assert len(module.out) == LANES, "the layers and heads of the request are the lanes of the kernel"
+        with torch.no_grad():
+            ads = torch.from_numpy(self.seen.ad_table)
+            codes = module.ad_code(ads).transpose(1, 2).flatten(1)  # number by number, all heads
+            line = module.ad_line(ads) + module.bias
+            self._ad_rows = torch.cat([codes, line], dim=1).contiguous().numpy()
+            self._out = module.out.numpy().copy()
+
+    def request_code(self, block):
+        import torch
+
+        with torch.no_grad():
+            request = torch.from_numpy(self.seen.request_features(block.users, block.context))
+            codes = self.module.request_code(request).transpose(1, 2).contiguous()
+            return codes.numpy(), self.module.request_line(request)[:, 0].contiguous().numpy()
+
+    def logit(self, block, ids):
+        codes, line = self.request_code(block)
+        return inttower_scores(codes, line, self._ad_rows, self._out, ids)
+
+
+class GatedScorer(ModelScorer):
+    """GatedNet in a fused kernel: crosses, gates and the hidden layer of each pair."""
+
+    by_pair = True
+
+    def __init__(self, name, view, link, module):
+        import torch
+
+        super().__init__(name, view, link)
+        self.module, self.seen = module, _seen(view, module)
+        with torch.no_grad():
+            ads = torch.from_numpy(self.seen.ad_table)
+            self._ad_rows = np.hstack(
+                [
+                    pad_lanes(module.ad_cross(ads).numpy()),
+                    self._columns(module.ad_gate(ads), module.ad_hidden(ads)),
+                ]
+            )
+            self._cross = self._columns(module.cross_gate.weight.T, module.cross_hidden.weight.T)
+            self._cross = np.pad(self._cross, ((0, -len(self._cross) % LANES), (0, 0)))
+            nothing = torch.zeros(1, module.GROUPS)
+            self._shift = self._columns(nothing, module.shift)[0]
+            self._shift[module.GROUPS] += float(module.bias)
+            weights = self._columns(module.pair_gate, module.pair)
+            self._pair_weight = weights[0] if len(weights) else np.zeros_like(self._shift)
+            self._out = pad_lanes(module.out.numpy())
+        self._pairs = PairFeature(view)
+
+    def _columns(self, gates, hidden) -> np.ndarray:
+        """Gates and line, then hidden units, each filled up to lanes.  [m, 4], [m, H + 1] -> [m, 8 + H]"""
+        gates, hidden = gates.numpy(), hidden.numpy()
+        return np.hstack([pad_lanes(np.hstack([gates, hidden[:, -1:]])), pad_lanes(hidden[:, :-1])])
+
+    def request_code(self, block):
+        import torch
+
+        module = self.module
+        with torch.no_grad():
+            request = torch.from_numpy(self.seen.request_features(block.users, block.context))
+            cross = pad_lanes(module.request_cross(request).numpy())
+            return np.hstack(
+                [cross, self._columns(module.request_gate(request), module.request_hidden(request))]
+            )
+
+    def logit(self, block, ids):
+        return cold_scores(
+            self.request_code(block), self._ad_rows, self._cross, self._pair_weight, self._shift, self._out,
+            self._pairs.of(block, ids), ids,
         )  # fmt: skip
 
 

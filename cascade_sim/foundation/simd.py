@@ -9,6 +9,7 @@ lane does what the loop would have done, in the same order.
     a + b, a * b                 lane by lane
     store8(matrix, place, a)     into eight neighbours
     relu8(a)                     max(a, 0) lane by lane; a NaN stays
+    max8(a, b)                   the larger of two, lane by lane; a NaN of either stays
     is_any_least8(a, b)          whether a >= b in any lane; a NaN is not
     lane8(a, i)                  lane i, a constant
     sum8(a)                      ((a0 + a4) + (a1 + a5)) + ((a2 + a6) + (a3 + a7))
@@ -131,6 +132,18 @@ def relu8(typing_context: Any, value: Any) -> Any:
     return FLOAT8(FLOAT8), code
 
 
+@intrinsic
+def max8(typing_context: Any, value: Any, other: Any) -> Any:
+    """max(value, other)"""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        first, second = args
+        larger = builder.select(builder.fcmp_unordered(">", second, first), second, first)
+        return builder.select(builder.fcmp_unordered("uno", first, first), first, larger)
+
+    return FLOAT8(FLOAT8, FLOAT8), code
+
+
 @intrinsic(prefer_literal=True)
 def lane8(typing_context: Any, value: Any, lane: Any) -> Any:
     """One of the eight."""
@@ -223,6 +236,10 @@ class _Plain:
     @staticmethod
     def relu8(value: Any) -> Any:
         return np.where(np.float32(0) > value, np.float32(0), value)
+
+    @staticmethod
+    def max8(value: Any, other: Any) -> Any:
+        return np.maximum(value, other)
 
     @staticmethod
     def lane8(value: Any, lane: int) -> Any:

@@ -12,6 +12,7 @@ from cascade_sim.auction.pricing import NO_INCREMENT, RULES, missing, needless
 from cascade_sim.foundation.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.foundation.limits import LANES
 from cascade_sim.models.features import HISTORY, PAIR_FEATURE
+from cascade_sim.models.nets import NETS_TEXT
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import MAX_CHUNKS, RECIPES
 from cascade_sim.scenario.log_support import (
@@ -269,7 +270,7 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
         yield from _check_target(scenario, given, at, spec)
         yield from _check_proxied(scenario, at, spec)
         if OBJECTIVES[spec.objective].n_heads > 1 and spec.kind in MODEL_KINDS.registered:
-            text = f"{spec.objective} trains two heads, which only the kinds towers, coaction and dcn have"
+            text = f"{spec.objective} trains two heads, which only the kinds {NETS_TEXT} have"
             yield Problem((*at, "objective"), text, uses=((*at, "objective"), (*at, "kind")))
         yield from (_check_student if spec.trained_by.has_teacher else _check_data)(scenario, at, spec)
 
@@ -741,7 +742,7 @@ def _check_ignored(scenario: Scenario, reference: Reference, folder: Path) -> It
         # The default is let through: a resolved scenario spells it out.
         is_set = value != type(spec).model_fields[key].default
         if is_set and key in takes and key not in spec.options:
-            text = f"is for the kinds towers, coaction and dcn; write options: {{{key}: {value}}}"
+            text = f"is for the kinds {NETS_TEXT}; write options: {{{key}: {value}}}"
             yield Problem((*reference.section, key), text, uses=((*reference.section, "kind"),))
 
 

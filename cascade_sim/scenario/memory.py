@@ -21,6 +21,7 @@ from cascade_sim.foundation.limits import (
     COUNTED_AT_ONCE,
     DRAWN_AT_ONCE,
     GROUPS,
+    INTTOWER_HEADS,
     KEPT_IDS,
     LANES,
     MAX_ESTIMATED,
@@ -111,11 +112,6 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
     own = {"mismatch": world.mismatch.dims, "conversion": world.conversion.dims}
     widths = {**{name: group.dims for name, group in world.groups.items()}, **own}
     seen = [feature for spec in scenario.models.values() for feature in spec.features]
-    kept = 0
-    for spec in scenario.models.values():
-        kept += _padded(spec.dims + 1)
-        if spec.kind == "coaction":
-            kept += COACTION_UNITS * spec.dims + _padded(spec.hidden + 1)
     is_logged = world.replay is not None
     retrieved = {
         arm.retrieval_size if is_logged else min(arm.retrieval_size, world.ads) for arm in arms.values()
@@ -142,7 +138,7 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         retrievals=max(len(asked), 1),
         seen_of_user=sum(widths.get(name, 1) for name in seen) + _embedded(scenario, "user_id"),
         seen_of_ad=sum(widths.get(name, 1) for name in seen) + _embedded(scenario, "ad_id"),
-        kept_of_ad=kept,
+        kept_of_ad=sum(_kept_of_ad(spec.kind, spec.hidden, spec.dims) for spec in scenario.models.values()),
         sampled=sum(spec.sample.per_request for spec in scenario.models.values() if spec.is_shadowed),
         students=sum(spec.is_shadowed for spec in scenario.models.values()),
         resamples=scenario.report.resamples,
@@ -154,6 +150,17 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         workers=workers,
         worlds=worlds,
     )
+
+
+def _kept_of_ad(kind: str, hidden: int, dims: int) -> int:
+    """Numbers that a model keeps of each ad, beside its features: what its kernel reads."""
+    if kind == "coaction":
+        return _padded(dims + 1) + COACTION_UNITS * dims + _padded(hidden + 1)
+    if kind == "inttower":
+        return INTTOWER_HEADS * dims + 1
+    if kind == "cold":
+        return _padded(dims) + LANES + _padded(hidden)
+    return _padded(dims + 1)
 
 
 def _index_key(route: Route) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from cascade_sim.foundation.errors import unknown_name
+from cascade_sim.models.nets import NETS, NETS_TEXT
 from cascade_sim.models.objectives import OBJECTIVES, Objective, make_objective
 from cascade_sim.models.recipes import RECIPES, Recipe, custom_recipe
 from cascade_sim.scenario.sections import MAX_ID, Name, NameIn, Section, Share
@@ -73,9 +74,7 @@ class Sample(Section):
 class ModelSpec(Section):
     """A model: its net, what it sees and how it is trained."""
 
-    kind: str = Field(
-        default="towers", description="towers, coaction, dcn, path/file.py:Class or module:Class."
-    )
+    kind: str = Field(default="towers", description=f"{', '.join(NETS)}, path/file.py:Class or module:Class.")
     recipe: Annotated[str, NameIn(RECIPES, or_class=True)] = Field(
         default="logloss",
         description=f"Training recipe: {', '.join(RECIPES)}, or path/file.py:Class or module:Class, whose "
@@ -335,7 +334,7 @@ def check_objective(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) ->
     heads, objective = OBJECTIVES[spec.objective].n_heads, (*at, "objective")
     if heads > 1 and ":" in spec.kind:
         number = "two" if heads == 2 else heads
-        text = f"{spec.objective} trains {number} heads, which only the kinds towers, coaction and dcn have"
+        text = f"{spec.objective} trains {number} heads, which only the kinds {NETS_TEXT} have"
         yield Problem(objective, text, uses=(objective, (*at, "kind")))
 
 

@@ -28,6 +28,7 @@ from cascade_sim.agents.registry import BIDDERS, CLICK_MODELS, Classes
 from cascade_sim.foundation.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.foundation.signals import check_interrupt, is_interrupt
 from cascade_sim.foundation.terminal import whole_signs
+from cascade_sim.models.nets import NETS
 from cascade_sim.scenario.market import find_profile
 from cascade_sim.scenario.schema import Scenario, retrievals
 from cascade_sim.scenario.sections import NAME, SIMILARITY, SIMILARITY_KEYS
@@ -71,20 +72,13 @@ class Kinds:
 # The retrievers that come with the package. A new one is its class and one line here.
 RETRIEVERS = Classes({SIMILARITY: "cascade_sim.cascade.retrievers.similarity:Retrieval"})
 
-_NETS = Classes(
-    {
-        "towers": "cascade_sim.models.nets.towers:TwoTowers",
-        "coaction": "cascade_sim.models.nets.coaction:CoAction",
-        "dcn": "cascade_sim.models.nets.dcn:CrossNet",
-    }
-)
 MODEL_KINDS = Kinds(
     "model",
     "kind",
-    _NETS,
+    Classes(NETS),
     ("forward",),
     ("request_width", "ad_width", "pair_width"),
-    keys=dict.fromkeys(_NETS, MODEL_KEYS),
+    keys=dict.fromkeys(NETS, MODEL_KEYS),
 )
 RETRIEVER_KINDS = Kinds(
     "retriever",

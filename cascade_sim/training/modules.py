@@ -9,12 +9,21 @@ from torch import nn
 
 from cascade_sim.agents.bidding import Portfolio
 from cascade_sim.cascade.links import with_calibrator, with_link
-from cascade_sim.cascade.scorers import CoActionScorer, ModelScorer, TorchScorer, TowersScorer
+from cascade_sim.cascade.scorers import (
+    CoActionScorer,
+    GatedScorer,
+    InterTowersScorer,
+    ModelScorer,
+    TorchScorer,
+    TowersScorer,
+)
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.cold import GatedNet
 from cascade_sim.models.nets.ids import IdTables, with_tables
+from cascade_sim.models.nets.inttower import InterTowers
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.recipes import Recipe, custom_recipe, recipe_named
 from cascade_sim.scenario import plugins
@@ -25,6 +34,8 @@ KINDS = MODEL_KINDS.built_in
 SCORERS: dict[type[nn.Module], Callable[..., ModelScorer]] = {
     TwoTowers: TowersScorer,
     CoAction: CoActionScorer,
+    InterTowers: InterTowersScorer,
+    GatedNet: GatedScorer,
 }
 
 

@@ -12,13 +12,14 @@ import torch
 from torch import nn
 
 from cascade_sim.foundation.limits import COACTION_UNITS
-from cascade_sim.models.nets.heads import HeadedNet, unseen_by
+from cascade_sim.models.nets.heads import LinedNet
 
 
-class CoAction(HeadedNet):
+class CoAction(LinedNet):
     """The built-in ranker. `hidden` = H; `dims` = P, the width of the request's projection."""
 
     UNITS = COACTION_UNITS
+    LINES, SHARED = ("request_hidden", "ad_hidden", "mix", "pair"), ("project", "ad_matrix")
 
     def lay(self, request_width: int, ad_width: int, pair_width: int) -> None:
         width = self.hidden + self.heads
@@ -46,52 +47,4 @@ class CoAction(HeadedNet):
         h = self.request_hidden(request)[:, None, :] + self.ad_hidden(ads) + self.mix(units)
         if pair.shape[-1]:
             h = h + pair @ self.pair
-        if self.heads > 1:
-            return torch.relu(h[..., : self.hidden]) @ self.out + h[..., self.hidden :] + self.bias
-        return torch.relu(h[..., :-1]) @ self.out + h[..., -1] + self.bias
-
-    @torch.no_grad()
-    def widened(self, weights: torch.Tensor, drawn: bool = False) -> "CoAction":
-        """The net whose heads are this one's logit times the weights [heads], to train on from.
-
-        `drawn`: and as much of fresh draws as leaves the sum of the heads by these weights as it is.
-        """
-        wide = self.fresh(len(weights))
-        kept, joined = slice(None, self.hidden), slice(self.hidden, None)
-        free = unseen_by(weights) if drawn else torch.zeros(len(weights), len(weights))
-        for theirs, own in (
-            (wide.request_hidden, self.request_hidden),
-            (wide.ad_hidden, self.ad_hidden),
-            (wide.mix, self.mix),
-        ):
-            heads = torch.outer(weights, own.weight[-1]) + free @ theirs.weight[joined]
-            theirs.weight.copy_(torch.cat([own.weight[kept], heads]))
-            if own.bias is not None:
-                heads = weights * own.bias[-1] + free @ theirs.bias[joined]
-                theirs.bias.copy_(torch.cat([own.bias[kept], heads]))
-        wide.pair.copy_(torch.cat([self.pair[:, kept], torch.outer(self.pair[:, -1], weights)], dim=1))
-        wide.out.copy_(torch.outer(self.out, weights) + wide.out @ free)
-        wide.bias.copy_(self.bias * weights)
-        wide.project.load_state_dict(self.project.state_dict())
-        wide.ad_matrix.load_state_dict(self.ad_matrix.state_dict())
-        return wide
-
-    @torch.no_grad()
-    def folded(self, weights: torch.Tensor) -> "CoAction":
-        """The net of one head whose logit is the weighted sum of this one's.  weights [heads]"""
-        folded = self.fresh()
-        kept, joined = slice(None, self.hidden), slice(self.hidden, None)
-        for theirs, own in (
-            (folded.request_hidden, self.request_hidden),
-            (folded.ad_hidden, self.ad_hidden),
-            (folded.mix, self.mix),
-        ):
-            theirs.weight.copy_(torch.cat([own.weight[kept], (weights @ own.weight[joined])[None]]))
-            if own.bias is not None:
-                theirs.bias.copy_(torch.cat([own.bias[kept], (weights @ own.bias[joined])[None]]))
-        folded.pair.copy_(torch.cat([self.pair[:, kept], (self.pair[:, joined] @ weights)[:, None]], dim=1))
-        folded.out.copy_(self.out @ weights)
-        folded.bias.copy_(self.bias @ weights)
-        folded.project.load_state_dict(self.project.state_dict())
-        folded.ad_matrix.load_state_dict(self.ad_matrix.state_dict())
-        return folded
+        return self.logits(torch.relu(h[..., : self.hidden]), h[..., self.hidden :])

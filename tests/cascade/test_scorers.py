@@ -6,13 +6,20 @@ from torch import nn
 from cascade_sim.cascade.scorers import (
     CoActionScorer,
     ConstantScorer,
+    GatedScorer,
+    InterTowersScorer,
     RandomScorer,
     TorchScorer,
     TowersScorer,
 )
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.cold import GatedNet
+from cascade_sim.models.nets.inttower import InterTowers
 from cascade_sim.models.nets.towers import TwoTowers
+from cascade_sim.scenario.memory import sizes_of
+from cascade_sim.scenario.plugins import MODEL_KINDS
+from cascade_sim.scenario.schema import Scenario
 from worlds.tiny_market import make_block, part_of
 
 FEATURES = ("user", "context", "quality", "tier", "mismatch", "mismatch_pair", "G1", "G2", "G3", "G4")
@@ -57,7 +64,12 @@ SCORERS = [
     (TwoTowers, TowersScorer, {"hidden": 5, "dims": 14}),
     (CoAction, CoActionScorer, {"hidden": 16, "dims": 8}),
     (CoAction, CoActionScorer, {"hidden": 8, "dims": 3}),
+    (InterTowers, InterTowersScorer, {"hidden": 16, "dims": 8}),
+    (InterTowers, InterTowersScorer, {"hidden": 5, "dims": 3}),
+    (GatedNet, GatedScorer, {"hidden": 16, "dims": 8}),
+    (GatedNet, GatedScorer, {"hidden": 5, "dims": 11}),
 ]
+FEW = SCORERS[1:6:2] + SCORERS[7:]  # one size of each net
 
 
 @pytest.mark.parametrize(("net", "scorer", "options"), SCORERS)
@@ -71,7 +83,7 @@ def test_the_fused_score_is_the_nets_own_forward(net, scorer, options, view, blo
 
 
 @pytest.mark.parametrize("features", [("quality",), ("user",), ("G1", "context"), ("mismatch_pair",)])
-@pytest.mark.parametrize(("net", "scorer", "options"), SCORERS[1:3])
+@pytest.mark.parametrize(("net", "scorer", "options"), FEW)
 def test_any_choice_of_features_is_served_as_it_was_trained(net, scorer, options, features, sim, block, ids):
     view = sim.view(features)
     module = build(net, view, **options)
@@ -80,7 +92,7 @@ def test_any_choice_of_features_is_served_as_it_was_trained(net, scorer, options
     assert scorer("m", view, "sigmoid", module).logit(block, ids)[real] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize(("net", "scorer", "options"), SCORERS[1:3])
+@pytest.mark.parametrize(("net", "scorer", "options"), FEW)
 def test_a_prediction_is_the_link_of_the_logit(net, scorer, options, view, block, ids):
     module = build(net, view, **options)
     logit = scorer("m", view, "sigmoid", module).logit(block, ids).astype(np.float64)
@@ -89,7 +101,7 @@ def test_a_prediction_is_the_link_of_the_logit(net, scorer, options, view, block
     assert scorer("m", view, "exp", module).predict(block, ids) == pytest.approx(np.exp(logit), rel=1e-4)
 
 
-@pytest.mark.parametrize(("net", "scorer", "options"), SCORERS[1:3])
+@pytest.mark.parametrize(("net", "scorer", "options"), FEW)
 def test_the_kernels_do_not_depend_on_how_requests_are_cut_into_blocks(
     net, scorer, options, view, block, ids, monkeypatch
 ):
@@ -192,6 +204,8 @@ def test_no_requests_have_no_predictions(view, block, ids):
         TorchScorer("own", view, "sigmoid", Answer(lambda x: x)),
         TowersScorer("m", view, "sigmoid", build(TwoTowers, view)),
         CoActionScorer("m", view, "sigmoid", build(CoAction, view)),
+        InterTowersScorer("m", view, "sigmoid", build(InterTowers, view)),
+        GatedScorer("m", view, "sigmoid", build(GatedNet, view)),
     ):
         assert scorer.predict(none, ids[:0]).shape == (0, 60)
 
@@ -223,3 +237,15 @@ def test_encoded_ads_have_a_row_each(encode, view):
 
     with pytest.raises(UserError, match=r"'own'.*encode_ads returned"):
         TorchScorer("own", view, "sigmoid", Mine())
+
+
+@pytest.mark.parametrize(("net", "scorer", "options"), SCORERS[4:])
+def test_what_is_kept_of_ads_is_what_the_estimate_of_memory_counts(net, scorer, options, view):
+    kind = next(kind for kind in MODEL_KINDS.built_in if MODEL_KINDS.built_in[kind] is net)
+    world = {"users": 10, "ads": 40, "advertisers": 4}
+    model = {"kind": kind, **options, "features": ["user"]}
+    scenario = Scenario.model_validate(
+        {"name": "m", "world": world, "models": {"m": model}, "arms": {"m": {}}}
+    )
+    served = scorer("m", view, "sigmoid", build(net, view, **options))
+    assert sizes_of(scenario).kept_of_ad == served._ad_rows.shape[1]

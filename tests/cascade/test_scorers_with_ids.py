@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from cascade_sim.cascade.scorers import CoActionScorer, TorchScorer, TowersScorer
+from cascade_sim.cascade.scorers import (
+    CoActionScorer,
+    GatedScorer,
+    InterTowersScorer,
+    TorchScorer,
+    TowersScorer,
+)
 from cascade_sim.models.nets.ids import id_tables
 from cascade_sim.models.training import Tables, outputs
 from cascade_sim.scenario.schema import ModelSpec
@@ -15,7 +21,13 @@ from worlds.tiny_market import part_of
 
 FEATURES = ("user", "context", "quality", "tier", "G1", "mismatch_pair")
 IDS = ("user_id", "ad_id", "advertiser_id", "history")
-KINDS = {"towers": TowersScorer, "coaction": CoActionScorer, "dcn": TorchScorer}
+KINDS = {
+    "towers": TowersScorer,
+    "coaction": CoActionScorer,
+    "dcn": TorchScorer,
+    "inttower": InterTowersScorer,
+    "cold": GatedScorer,
+}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +78,7 @@ def test_the_net_of_a_seat_is_whole_and_its_calibrator_sees_features_alone(world
     assert scorer.view is view and scorer.seen.ad_table.shape[1] == view.ad_width + 2 * 3
 
 
-@pytest.mark.parametrize("kind", ["towers", "coaction"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "dcn"])
 def test_a_part_of_a_block_is_scored_as_the_whole(kind, world, block, ids):
     view = world.view((*FEATURES, *IDS))
     scorer = make_scorer("m", "logloss", view, trained(kind, view)[1])

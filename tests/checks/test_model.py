@@ -8,6 +8,7 @@ from cascade_sim.checks import model as check_model_training
 from cascade_sim.checks.model import check_model
 from cascade_sim.cli import main
 from cascade_sim.foundation.errors import UserError
+from cascade_sim.models.nets import NETS
 from cascade_sim.models.nets.towers import TwoTowers
 from places import ROOT
 from worlds.checked_files import not_ok, statuses, write_mine
@@ -59,7 +60,7 @@ def test_a_sound_model_passes_every_check_under_every_recipe(tmp_path, recipe):
     assert "of the built-in towers" in by_check["speed"][1]
 
 
-@pytest.mark.parametrize("kind", ["towers", "coaction", "dcn"])
+@pytest.mark.parametrize("kind", NETS)
 def test_the_built_in_kinds_pass(kind):
     assert "FAILED" not in not_ok(checked(kind)).values()
 
@@ -316,7 +317,7 @@ def test_a_mistake_in_the_command_is_explained_with_code_2(words, message, capsy
 SEEN_IDS = ("user", "quality", "G1", "user_id", "ad_id", "advertiser_id")
 
 
-@pytest.mark.parametrize("kind", ["towers", "coaction", "dcn"])
+@pytest.mark.parametrize("kind", NETS)
 @pytest.mark.drill
 def test_the_built_in_kinds_pass_with_ids(kind):
     """Request: user, G1 of 4 and a row of 3. Ads: quality, G1 of 4 and two rows."""

@@ -9,6 +9,7 @@ from cascade_sim.foundation.simd import (
     is_any_least8,
     lane8,
     load8,
+    max8,
     prefetch_row,
     relu8,
     splat8,
@@ -31,6 +32,8 @@ def _all(table, row, out):
     out[3] = sum8(splat8(F(0.1)) * value + splat8(F(0.7)))
     out[4] = lane8(spread8(value, 5), 0) + lane8(spread8(value, 5), 7)
     out[5] = lane8(relu8(value), 6)
+    other = load8(table, (np.uint64(row), np.uint64(0)))
+    out[6], out[7] = sum8(max8(value, other)), sum8(max8(other, value))
 
 
 @njit
@@ -52,16 +55,18 @@ def table():
 
 @pytest.mark.parametrize("row", [0, 4])
 def test_every_operation_is_that_of_single_numbers(table, row):
-    v, out = table[row, 8:16], np.zeros(6, F)
+    v, out = table[row, 8:16], np.zeros(8, F)
     _all(table, row, out)
+    larger = np.maximum(v, table[row, :8])
     expected = [pairwise(v), v[3], pairwise(np.maximum(v, F(0))), pairwise(F(0.1) * v + F(0.7)), v[5] + v[5]]
     assert out[:5].tolist() == [float(x) for x in expected]
+    assert out[6:].tolist() == [float(pairwise(larger))] * 2
 
 
 def test_what_is_not_a_number_stays_so(table):
-    table[0, 14], out = np.nan, np.zeros(6, F)
+    table[0, 14], out = np.nan, np.zeros(8, F)
     _all(table, 0, out)
-    assert np.isnan(out[5]) and np.isnan(out[2]) and out[1] == table[0, 11]
+    assert np.isnan(out[5:]).all() and np.isnan(out[2]) and out[1] == table[0, 11]
 
 
 def test_eight_numbers_are_stored_and_compared(table):

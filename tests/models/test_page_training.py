@@ -10,6 +10,8 @@ from cascade_sim.analysis.metrics import gauc
 from cascade_sim.models import page_training
 from cascade_sim.models.examination import slot_log_odds
 from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.cold import GatedNet
+from cascade_sim.models.nets.inttower import InterTowers
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.objectives import OBJECTIVES, make_objective
 from cascade_sim.models.page_training import (
@@ -185,7 +187,7 @@ def test_training_starts_where_the_prediction_is_the_click_rate(name):
     assert make_objective("pointwise").start_score(0.2) == pytest.approx(math.log(0.2 / 0.8))
 
 
-@pytest.mark.parametrize("kind", [TwoTowers, CoAction])
+@pytest.mark.parametrize("kind", [TwoTowers, CoAction, InterTowers, GatedNet])
 @pytest.mark.parametrize("name", ["multi_task", "jrc"])
 def test_the_served_net_of_two_heads_gives_the_objectives_score(kind, name):
     objective = make_objective(name)

@@ -9,6 +9,8 @@ from torch import nn
 
 from cascade_sim.analysis.metrics import auc
 from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.cold import GatedNet
+from cascade_sim.models.nets.inttower import InterTowers
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.recipes import RECIPES
 from cascade_sim.models.training import (
@@ -62,7 +64,7 @@ DATA = impressions(12_000, 1)
 LISTS = lists(400)
 
 
-@pytest.mark.parametrize("kind", [TwoTowers, CoAction])
+@pytest.mark.parametrize("kind", [TwoTowers, CoAction, InterTowers, GatedNet])
 def test_training_learns_the_click_rates_it_was_not_shown(kind):
     module = net(kind)
     history = fit(module, DATA, "logloss")

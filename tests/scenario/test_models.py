@@ -90,7 +90,7 @@ def test_the_virtual_item_of_calibrated_ranknet_lies_between_skip_and_click():
 def test_two_heads_need_a_net_that_has_them(tmp_path):
     (tmp_path / "own.py").write_text("import torch\n\nclass Net(torch.nn.Module):\n    pass\n")
     own = f"models.rank.kind={tmp_path / 'own.py'}:Net"
-    with refused("jrc", "towers", "coaction", "dcn"):
+    with refused("jrc", "towers", "coaction", "dcn", "inttower", "cold"):
         tiny_scenario(own, "models.rank.objective=jrc")
     assert tiny_scenario(own, "models.rank.objective=rcr").models["rank"].objective == "rcr"
 

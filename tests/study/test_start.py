@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.cold import GatedNet
+from cascade_sim.models.nets.inttower import InterTowers
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.objectives import make_objective
 from cascade_sim.models.page_training import net_to_train, served_net
@@ -48,7 +50,7 @@ def test_two_sections_alike_are_one_net_to_the_last_bit(started):
     assert all(torch.equal(value, two[name]) for name, value in one.items())
 
 
-@pytest.mark.parametrize("kind", [TwoTowers, CoAction])
+@pytest.mark.parametrize("kind", [TwoTowers, CoAction, InterTowers, GatedNet])
 @pytest.mark.parametrize("name", ["multi_task", "jrc"])
 def test_heads_are_drawn_apart_and_serve_as_the_net_of_one_head_at_first(kind, name):
     objective, narrow = make_objective(name), net(kind)

@@ -43,9 +43,9 @@ def command(
 ) -> int:
     """Test a custom model class for conformance.
 
-    SPEC is path/to/file.py:Class, package.module:Class, a built-in kind (towers, coaction, dcn), or a
-    scenario file with --model NAME. The class is built, served, trained and stored as the engine would, in a
-    small world of its own; each check is a line: ok, note, skipped or FAILED.
+    SPEC is path/to/file.py:Class, package.module:Class, a built-in kind (towers, coaction, dcn, inttower,
+    cold), or a scenario file with --model NAME. The class is built, served, trained and stored as the engine
+    would, in a small world of its own; each check is a line: ok, note, skipped or FAILED.
     """
     changes: dict[str, Any] = {}
     if features is not None:

@@ -10,15 +10,17 @@ from scipy.stats import rankdata
 
 from cascade_sim.models.features import FeatureView, make_view
 from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.cold import GatedNet
 from cascade_sim.models.nets.dcn import CrossNet
 from cascade_sim.models.nets.ids import SCALE, IdTables, id_tables, joined, mean_rows, with_tables
+from cascade_sim.models.nets.inttower import InterTowers
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.objectives import make_objective
 from cascade_sim.models.page_training import net_to_train, scores, served_net
 from cascade_sim.models.training import Impressions, Tables, TrainingPlan, outputs, train
 
 USERS, ADS, ADVERTISERS, WIDTH = 40, 60, 5, 4
-NETS = (TwoTowers, CoAction, CrossNet)
+NETS = (TwoTowers, CoAction, CrossNet, InterTowers, GatedNet)
 ALL = ("user", "quality", "user_id", "ad_id", "advertiser_id", "history")
 
 
