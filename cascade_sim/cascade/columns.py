@@ -82,11 +82,12 @@ def request_columns(block: Block, explored: Explored, rate: float) -> dict[str, 
     """One row per request, also of those whose page stayed empty.
 
     The runner-up is the ad that priced the last slot (-1: none). page_propensity is the probability of
-    this very page: (1 - rate) * [it is the cascade's own] + rate * [as full as can be] * (n - k)! / n!.
+    this very page: (1 - rate) * [it is the cascade's own] + rate * [as full as can be] * (n - k)! / n!,
+    with n ads that random pages are drawn from.
     """
     decision = explored.decision
     shown = n_filled(decision.win_set)
-    n = n_filled(decision.retrieved)
+    n = explored.n_pool
     slots = decision.win_set.shape[1]
     orders = prod(np.maximum(n - i, 1).astype(np.float64) for i in range(slots))
     by_chance = np.where(shown == np.minimum(n, slots), rate / orders, 0.0)
@@ -95,7 +96,7 @@ def request_columns(block: Block, explored: Explored, rate: float) -> dict[str, 
         "time": block.times,
         "user": block.users,
         "context": block.context,
-        "n_candidates": n.astype(np.int32),
+        "n_candidates": n_filled(decision.retrieved).astype(np.int32),
         "n_shown": shown.astype(np.int8),
         "is_explored": explored.is_explored,
         "page_propensity": (1.0 - rate) * explored.is_own_page + by_chance,

@@ -42,6 +42,7 @@ class MappedScorer(ModelScorer):
     ):
         super().__init__(scorer.name, scorer.view, link)
         self.of_logits = of_logits  # what is mapped is the log-odds of a click by itself
+        self.of_net: Scorer = getattr(scorer, "of_net", scorer)  # whose scores are those of the net itself
         self._scorer, self._probability, self.calibrator = scorer, probability, calibrator
         self.module = scorer.module  # type: ignore[attr-defined]  # every trained model's scorer has one
 

@@ -14,6 +14,7 @@ from cascade_sim.cascade.logged import LoggedBids
 from cascade_sim.cascade.page import Page, auctioned
 from cascade_sim.cascade.randomisation import reserve_of, rules_of
 from cascade_sim.cascade.request import Arm, Block, Decision, Pass, Platform, Retrieve, Scores, Stage, View
+from cascade_sim.cascade.retrievers.routes import at_bids
 from cascade_sim.cascade.retrievers.similarity import Retriever
 from cascade_sim.cascade.scorers import Scorer, is_probability
 from cascade_sim.cascade.sizes import select_sizes
@@ -36,6 +37,7 @@ __all__ = [
     "passes",
     "predicted",
     "retrieve",
+    "retriever_of",
     "score",
     "serve",
     "shadow",
@@ -73,10 +75,15 @@ def passes(block: Block, arm: Arm, platform: Platform) -> tuple[Pass, ...]:
 
 def retrieve(block: Block, arm: Arm, platform: Platform) -> np.ndarray:
     """The candidates of the first scoring stage.  [R, n] ad ids, ascending"""
-    retriever, size = arm.retrieval.retriever, arm.retrieval.size
+    retriever, size = retriever_of(arm, platform), arm.retrieval.size
     if is_fused(block, arm, platform):  # who alone never looks at a set by itself
         return retriever.retrieve(block, size, platform.lives)
     return _retrieved(block, retriever, size, platform.lives)
+
+
+def retriever_of(arm: Arm, platform: Platform) -> Retriever:
+    """Who retrieves for an arm, at the bids of the platform."""
+    return at_bids(arm.retrieval.retriever, platform.bids.init_bid)
 
 
 @of_sets

@@ -10,6 +10,7 @@ import numpy as np
 from cascade_sim.cascade.page import Page, at_reserve, auctioned
 from cascade_sim.cascade.randomisation import rules_of
 from cascade_sim.cascade.request import Arm, Block, Decision, Pass, Platform
+from cascade_sim.cascade.retrievers.routes import at_bids
 from cascade_sim.cascade.retrievers.similarity import best_first
 from cascade_sim.cascade.scorers import is_probability
 from cascade_sim.world.availability import ascending
@@ -79,7 +80,9 @@ def _by_retrieval(
         return decision
     late, is_answered = block.take(rows), (served_by_stage[rows] >= BY_RETRIEVAL)[:, None]
     depth, size = decision.ranked_set.shape[1], decision.competitive_set.shape[1]
-    nearest = best_first(arm.retrieval.retriever, late, decision.retrieved[rows])[:, :size]
+    nearest = best_first(
+        at_bids(arm.retrieval.retriever, platform.bids.init_bid), late, decision.retrieved[rows]
+    )[:, :size]
     nearest = np.where(is_answered, nearest, np.int32(-1))
     bid = platform.bids.bid("init", late, nearest, arm.bid_rule, arm.bid_range)
     may_show = (nearest >= 0) & (bid > 0) & (bid >= arm.reserve_cpc)

@@ -33,6 +33,7 @@ from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import HISTORY, FeatureView
+from cascade_sim.models.nets.codes import encoders
 from cascade_sim.models.nets.ids import IdTables, id_tables
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.training import (
@@ -76,6 +77,7 @@ N_LISTS, LIST = 256, 16  # what is trained on
 BATCH = 256
 MIN_GAIN = 1e-4  # of the loss; less is rounding
 PUSHES, PUSH = 200, 0.05  # steps, and their size, that move weights towards low or high answers
+INNER_GAP = 1e-3  # logits, between forward and the inner product of the codes
 FAR_OUT = 2.0  # an answer that no probability has
 ENDS = ("sigmoid", "softmax", "log_sigmoid_forward", "clamp", "relu", "exp", "softplus")
 TIMED_FOR = 0.3  # seconds, of which the quickest scoring counts
@@ -287,6 +289,30 @@ def output(subject: Subject) -> str:
     if not returned.dtype.is_floating_point:
         raise CheckFailed(f"{expected}, found dtype {returned.dtype}")
     return f"{returned.dtype} of shape [{REQUESTS}, {CANDIDATES}]"
+
+
+def inner_product(subject: Subject) -> str:
+    """Where the class encodes both sides, a logit is the inner product of its codes: it can retrieve."""
+    module = subject.build().eval()
+    found = encoders(module)
+    if found is None:
+        return "no encode_users and encode_ads: it can score candidates, and not retrieve"
+    request, ads, _ = inputs = subject.inputs(REQUESTS, CANDIDATES, module if subject.view.has_ids else None)
+    with torch.inference_mode():
+        users, items = found[0](request), found[1](ads.reshape(-1, ads.shape[-1]))
+        if users.dim() != 2 or items.dim() != 2 or users.shape[1] != items.shape[1]:
+            raise CheckFailed(
+                "expected encode_users [R, Fr] -> [R, D] and encode_ads [A, Fa] -> [A, D], "
+                f"found {list(users.shape)} and {list(items.shape)}"
+            )
+        by_codes = torch.einsum("rd,rnd->rn", users, items.reshape(REQUESTS, CANDIDATES, -1))
+        gap = float((by_codes - logits(module, inputs)).abs().max())
+    if gap > INNER_GAP:
+        raise CheckFailed(
+            "expected forward to be the inner product of encode_users and encode_ads, found logits "
+            f"{gap:.3g} away; the corpus would be searched by another order than the model's"
+        )
+    return f"logits are inner products of {users.shape[1]} numbers: it can retrieve"
 
 
 def small_sizes(subject: Subject) -> str:
@@ -668,6 +694,7 @@ SERVING_CHECKS: tuple[Check[Subject], ...] = (
     ("candidates", candidates, ("output", "small sizes", "finite", "repeatable")),
     ("side effects", side_effects, ("output",)),
     ("serving", served, ("output", "finite", "repeatable")),
+    ("inner product", inner_product, ("output", "finite")),
 )
 TRAINING_CHECKS: tuple[Check[Subject], ...] = (
     ("gradients", gradients, ("output",)),

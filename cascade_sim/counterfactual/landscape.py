@@ -1,10 +1,10 @@
 """The bid landscape of one ad: what it would have got and paid over a run's evaluation, bid by bid.
 
 All else is as it was, also what models see and the draw of every (request, ad): an ad that keeps its slot
-keeps its click. Only requests that retrieve the ad can change. Each of those is served once with a bid beyond
-all others, which shows the ad's rivals in the auction; they do not depend on its bid (see `bid_response`).
-Then every bid is decided at once: does it pass pre-ranking, and what does the auction among the ad and its
-best rivals say? For k slots that answer needs no more than the best k rivals, so it is the run's own.
+keeps its click. Only requests that retrieve the ad at some bid can change. Each of those is served once
+with a bid beyond all others, which shows the ad's rivals in the auction; they do not depend on its bid (see
+`bid_response`). Then every bid is decided at once: is the ad retrieved, does it pass pre-ranking, and what
+does the auction among the ad and its best rivals say? For k slots that answer needs no more than the best k rivals, so it is the run's own.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.outcome import exposure_draws
 from cascade_sim.cascade.page import auctioned
 from cascade_sim.cascade.randomisation import rules_of
+from cascade_sim.cascade.retrievers.routes import looks_at_bids
 from cascade_sim.cascade.serve import Arm, Block, Decision, retrieve, serve
 from cascade_sim.counterfactual.bid_response import own_bids, stage_bid, with_sizes_of
 from cascade_sim.diagnostics.reopen import evaluation_blocks
@@ -167,7 +168,7 @@ def landscape(
     names = sim.environment.names
     retrieved, factors = 0, [np.inf, -np.inf]
     for block, n in evaluation_blocks(sim, n_requests):
-        has_ad = (retrieve(block, arm, sim.platform)[:n] == ad).any(axis=1)
+        has_ad = (retrieve(block, arm, highest)[:n] == ad).any(axis=1)
         if has_ad.any():
             retrieved += int(has_ad.sum())
             used = arm if not arm.has_size_rule else with_sizes_of(serve(block, arm, sim.platform), arm)
@@ -224,6 +225,8 @@ def _of_block(
     page = auctioned(ids, pctr, entered, quality, rules, are_ids_sorted=False)
     is_own = (page.ads[:, :-1] == ad).reshape(len(bid), len(row), arm.slots)
     is_own &= own.passes_pre_ranking(bid)[:, :, None]
+    if looks_at_bids(arm.retrieval.retriever):
+        is_own &= _is_retrieved(sim, block, arm, ad, bids)[:, row, None]
     cpc = page.cpc_micros.reshape(is_own.shape)
     expected = sim.environment.expected_clicks(block, row, is_own, ad)
     draw = draws.uniform(sim.seed, "click", block.requests[row], np.full(len(row), ad))
@@ -242,6 +245,14 @@ def _of_block(
         "entered": (expected.sum(axis=2) * own_bid).sum(axis=1),
     }
     return totals, own.factor
+
+
+def _is_retrieved(
+    sim: Simulation, block: Block, arm: Arm, ad: int, bids: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Whether the requests of a block retrieve the ad at each bid.  [B, R]"""
+    at_bid = (replace(sim.platform, bids=sim.platform.bids.with_bid(ad, float(bid))) for bid in bids)
+    return np.stack([(retrieve(block, arm, platform) == ad).any(axis=1) for platform in at_bid])
 
 
 def _often_retrieved(sim: Simulation, arm: Arm, n_requests: int) -> str:

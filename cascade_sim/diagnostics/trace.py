@@ -20,8 +20,10 @@ import numpy as np
 
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.randomisation import reserve_of
+from cascade_sim.cascade.retrievers.learned import LearnedRetrieval
+from cascade_sim.cascade.retrievers.routes import looks_at_bids
 from cascade_sim.cascade.retrievers.similarity import Retrieval
-from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score, serve
+from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, retrieve, retriever_of, score, serve
 from cascade_sim.diagnostics.reopen import ReopenedRun
 from cascade_sim.environments.arrivals import FIRST_REQUEST
 from cascade_sim.environments.names import Names
@@ -268,7 +270,7 @@ def _retrieval_row(
     there = sim.environment.corpus(request.alone)
     if not sim.environment.has("corpus"):  # no score is known; it is a candidate: retrieval brought it
         return logged_row(there, ad), there
-    score = arm.retrieval.retriever.score(request.alone, there[None, :])[0]
+    score = retriever_of(arm, sim.platform).score(request.alone, there[None, :])[0]
     found = found[found >= 0]
     row = stage_row(arm.retrieval.name, score, there, ad, len(found))
     # Whom a retriever brings is its own affair: not always the best by its score, nor of several the best.
@@ -458,10 +460,17 @@ def min_bids(
     def wins_cascade(bid: int) -> bool:
         return ad in decide(bid, arm).win_set[row]
 
+    def is_retrieved(bid_micros: int) -> bool:
+        changed = replace(platform, bids=platform.bids.with_bid(ad, bid_micros / MICROS))
+        return ad in retrieve(block.take(slice(row, row + 1)), arm, changed)[0]
+
     now = float(platform.bids.init_bid[ad])
     to_pass = [min_to_pass(at) for at in range(len(arm.stages))]
-    both = min_passing_bid(wins_cascade, max(bid or 1 for bid in to_pass))
     names = (*(stage.name for stage in arm.stages[:-1]), "auction", "cascade")
+    if looks_at_bids(arm.retrieval.retriever):
+        names = (arm.retrieval.name, *names)
+        to_pass.insert(0, min_passing_bid(is_retrieved, round(now * MICROS)))
+    both = min_passing_bid(wins_cascade, max(bid or 1 for bid in to_pass))
     needed: dict[str, Any] = {
         name: None if bid is None else bid / MICROS for name, bid in zip(names, (*to_pass, both), strict=True)
     }
@@ -505,10 +514,14 @@ def _guess(now: float, stage: dict[str, Any]) -> int:
 
 def _why_none(arm: Arm, stages: list[dict[str, Any]], to_pass: list[int | None]) -> str:
     if not stages[0]["passed"]:
-        if isinstance(arm.retrieval.retriever, Retrieval):
+        if looks_at_bids(arm.retrieval.retriever):
+            if to_pass[0] is None:
+                return "retrieval does not return it at any bid"
+        elif isinstance(arm.retrieval.retriever, Retrieval | LearnedRetrieval):
             return "retrieval did not return it, and retrieval does not look at bids"
-        return "retrieval did not return it, and no retriever is built again for another bid"
-    for stage, row, bid in zip(arm.stages, stages[1:], to_pass, strict=True):
+        else:
+            return "retrieval did not return it, and no retriever is built again for another bid"
+    for stage, row, bid in zip(arm.stages, stages[1:], to_pass[-len(arm.stages) :], strict=True):
         name = stage.name.replace("_", "-")
         if bid is None and stage.bid == "none" and stage is not arm.last:
             return f"{name} dropped it, and {name} does not look at bids in this arm"
@@ -667,7 +680,7 @@ def _verdict(ad: dict[str, Any], answer: dict[str, Any]) -> str:
 def _bids(ad: dict[str, Any]) -> list[str]:
     bids, now = ad["bids"], ad["init_bid"]
     rows = [("bid now", f"{now:.6f}", "")]
-    steps = [stage["stage"] for stage in ad["stages"][1:-1]]
+    steps = [stage["stage"] for stage in ad["stages"][:-1] if stage["stage"] in bids]
     labels = {
         **{step: f"to pass {said(step)}" for step in steps},
         "auction": "to win the auction",

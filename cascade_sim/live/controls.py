@@ -27,6 +27,8 @@ LABELS: dict[ParamPath, str] = {
     **{("auction", name): name.replace("_", " ").capitalize() for name in PARAMETERS},
     ("auction", "charging"): "Charged per",
     ("slots",): "Slots",
+    ("retrieval", "model"): "Retriever",
+    ("retrieval", "bid_weight"): "Weight of the bid in retrieval",
     ("retrieval", "size"): "Retrieved ads",
     ("pre_ranking", "size"): "Ads that reach ranking",
     ("pre_ranking", "model"): "Pre-ranker",
@@ -118,6 +120,8 @@ def _about(session: Session, arm: str, parameter: ParamPath, value: Any) -> dict
         return _number(0.0, 1.0, 0.05)
     if parameter == ("slots",):
         return _number(1, len(session.sim.world.slot_effects), 1)
+    if parameter == ("retrieval", "bid_weight"):
+        return None if spec.retrieval.model is None else _number(0.0, 2.0, 0.05)
     if parameter == ("retrieval", "size"):
         if not session.sim.environment.has("corpus"):
             return None  # the log has the candidates that it has
@@ -132,10 +136,17 @@ def _about(session: Session, arm: str, parameter: ParamPath, value: Any) -> dict
     return {"kind": "choice", "choices": choices} if len(choices) > 1 else None
 
 
+def _retrieving(session: Session) -> list[str]:
+    """The models of the run by which some arm retrieves."""
+    return list(dict.fromkeys(model for spec in session.specs.values() for model in spec.retrieval.models))
+
+
 def _choices(session: Session, parameter: ParamPath) -> list[str]:
     scenario = session.scenario
     if parameter == ("auction", "pricing"):
         return list(RULES)
+    if parameter == ("retrieval", "model"):
+        return _retrieving(session)
     if parameter[-1] == "model":
         return list(dict.fromkeys([*scenario.models, *session.sim.built_in]))
     if parameter[-1] == "fusion":

@@ -159,7 +159,8 @@ class MarketServer:
         is_explored = self._is_explored(block) & (answers >= BY_RETRIEVAL)
         rows = np.nonzero(is_explored)[0]
         if len(rows):
-            may_show = self._may_explore(block.take(rows), decision.retrieved[rows])
+            asked = block.take(rows)
+            may_show = self._may_explore(asked, self._pool(asked, decision.retrieved[rows]))
             ads[rows] = random_page(block.requests[rows], may_show, depth, self.sim.seed)[:, :depth]
             rank = score(block.take(rows), ads[rows], arm.last, arm, self.platform)
             there = ads[rows] >= 0
@@ -196,7 +197,7 @@ class MarketServer:
         """Whether each of the routes brought these ads.  [R, D, routes] bool; None without merged routes"""
         if not self.routes:
             return None
-        brought, none = self.sim.brought_by(block, self.arm, ads), np.zeros(ads.shape, bool)
+        brought, none = self.sim.brought_by(block, self.arm, ads, self.platform), np.zeros(ads.shape, bool)
         return np.stack([brought.get(name, none) for name in self.routes], axis=2)
 
     @property
@@ -214,6 +215,13 @@ class MarketServer:
             return np.broadcast_to(np.float32(np.nan), ads.shape)
         score = self._dumper.checked_logit(block, ads)
         return np.where(is_ranked[:, None] & (ads >= 0), score, np.float32(np.nan))
+
+    def _pool(self, block: Block, retrieved: np.ndarray) -> np.ndarray:
+        """What random pages are drawn from.  [R, n] ad ids, ascending"""
+        if self.spec.exploration_pool == "retrieved":
+            return retrieved
+        size, lives = self.arm.retrieval.size, self.platform.lives
+        return np.asarray(self.sim.any_ads.retrieve(block, size, lives))
 
     def _may_explore(self, block: Block, ids: np.ndarray) -> np.ndarray:
         """The ads among these [R, n] that take part and bid, no less than the reserve; -1 for the others."""

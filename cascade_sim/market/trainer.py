@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from cascade_sim.cascade.retrievers.routes import models_of, with_models
 from cascade_sim.cascade.scorers import ModelScorer
 from cascade_sim.cascade.serve import Arm, serve
 from cascade_sim.foundation import random as draws
@@ -184,6 +185,7 @@ class Trainer:
         """Copies of the arm's trained models, teachers included."""
         seats = [stage.scorer for stage in reversed(arm.stages)]
         names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
+        names += models_of(arm.retrieval.retriever)
         names += [str(self._spec(name).teacher) for name in names if self._spec(name).trained_by.has_teacher]
         ranker = arm.last.scorer.name
         if ranker in names and self._spec(ranker).logged_scores_from is not None:
@@ -305,6 +307,7 @@ class Trainer:
             self._scorers[name] = served_scorer(name, spec, view, net, calibrator)
 
         self.arm = self.arm.with_scorers(lambda stage: self._scorers.get(stage.scorer.name, stage.scorer))
+        self.arm = self.arm.among(with_models(self.arm.retrieval.retriever, self._scorers))
 
     def _measure(self, now: float) -> None:
         self._measured.append((now, self.version, self._panel.measure(self.arm, now)))

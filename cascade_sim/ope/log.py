@@ -31,6 +31,7 @@ from cascade_sim.cascade.randomisation import RANDOMISED, ParameterRandomiser, w
 from cascade_sim.cascade.serve import Arm, Block, Decision, bids
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.kernels import n_filled
 from cascade_sim.foundation.limits import MAX_ESTIMATED
 from cascade_sim.foundation.progress import Progress
 from cascade_sim.foundation.workers import Job
@@ -133,7 +134,8 @@ def slate_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
     pages = serve_pages(sim, block, arm, section.temperature, section.depth)
     n, is_shown = len(block), pages.places >= 0
     propensity = np.where(is_shown, pages.propensity, 0.0)
-    shown = Explored(pages.decision, np.ones(n, bool), propensity, np.zeros(n, bool))
+    n_pool = n_filled(pages.decision.retrieved)
+    shown = Explored(pages.decision, np.ones(n, bool), propensity, np.zeros(n, bool), n_pool)
     impressions = _impressions(sim, block, arm, shown)
     impressions["place"] = pages.places[is_shown].astype(np.int8)
     requests = request_columns(block, shown, 0.0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cascade_sim.auction.pricing import NO_INCREMENT, RULES, missing, needless
 from cascade_sim.foundation.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.foundation.limits import LANES
-from cascade_sim.models.features import HISTORY
+from cascade_sim.models.features import HISTORY, PAIR_FEATURE
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import MAX_CHUNKS, RECIPES
 from cascade_sim.scenario.log_support import (
@@ -25,6 +25,7 @@ from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, 
 from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective, check_recipe
 from cascade_sim.scenario.plugins import (
     BIDDER_KINDS,
+    INNER_PRODUCTS,
     MODEL_KEYS,
     MODEL_KINDS,
     RETRIEVER_KINDS,
@@ -197,16 +198,50 @@ def _check_retrieval(scenario: Scenario, given: Collection[KeyPath]) -> Iterator
     for name, arm in scenario.arms.items():
         known = scenario.cascade.retrieval.routes
         for called, own in ((arm.retrieval and arm.retrieval.routes) or {}).items():
-            if known and called not in known and own.kind is None:
+            if known and called not in known and own.kind is None and own.model is None:
                 text = unknown_name("route of cascade.retrieval", called, known)
                 path: KeyPath = ("arms", name, "retrieval", "routes", called)
-                yield Problem(path, f"{text} (a further one needs a kind)", uses=(path,))
+                yield Problem(path, f"{text} (a further one needs a kind or a model)", uses=(path,))
+
+
+def _check_learned_route(
+    scenario: Scenario, given: Collection[KeyPath], at: KeyPath, model: str
+) -> Iterator[Problem]:
+    """What is wrong with a retriever that searches by a model."""
+    where = (*at, "model")
+    for key in ("kind", "options", "group", "overlap"):
+        if (*at, key) in given:
+            text = f"means nothing beside model, by which the corpus is searched; remove {key} or model"
+            yield Problem((*at, key), text, uses=((*at, key), where))
+    if model not in scenario.models:
+        yield Problem(where, unknown_name("model", model, scenario.models), uses=(("models",), where))
+        return
+    spec, section = scenario.models[model], ("models", model)
+    if spec.kind in MODEL_KINDS.built_in and spec.kind not in INNER_PRODUCTS:
+        text = f"'{model}' is of kind {spec.kind}, which has no inner product to search the corpus by; "
+        text += (
+            f"use a model of kind {' or '.join(INNER_PRODUCTS)}, or a class with encode_users and encode_ads"
+        )
+        yield Problem(where, text, uses=(where, (*section, "kind")))
+    if PAIR_FEATURE in spec.features:
+        text = f"'{model}' sees {PAIR_FEATURE}, a feature of user and ad together, and no inner product has "
+        text += "it; remove it from the features"
+        yield Problem(where, text, uses=(where, (*section, "features")))
+    if spec.target != "click":
+        text = f"'{model}' predicts conversions; retrieval needs a model of clicks"
+        yield Problem(where, text, uses=(where, (*section, "target")))
 
 
 def _check_route(
     scenario: Scenario, given: Collection[KeyPath], at: KeyPath, route: Route
 ) -> Iterator[Problem]:
     groups, kind = scenario.world.groups, (*at, "kind")
+    if route.model is not None:
+        yield from _check_learned_route(scenario, given, at, route.model)
+        return
+    if (*at, "bid_weight") in given:
+        text = "is for a retriever that is a model; name it by model, or remove this"
+        yield Problem((*at, "bid_weight"), text, uses=((*at, "bid_weight"),))
     for key in SIMILARITY_KEYS if route.kind != SIMILARITY else ():
         if (*at, key) in given:
             text = f"is for kind {SIMILARITY}; remove it, or write it under options for {route.kind}"

@@ -12,7 +12,16 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from cascade_sim.agents.registry import BIDDERS, CLICK_MODELS
-from cascade_sim.scenario.sections import MAX_ID, Name, ParetoIndex, Section, Share, without, without_absent
+from cascade_sim.scenario.sections import (
+    MAX_ID,
+    ExplorationPool,
+    Name,
+    ParetoIndex,
+    Section,
+    Share,
+    without,
+    without_absent,
+)
 
 HOUR = 3600.0
 DAY = 86_400.0
@@ -291,6 +300,11 @@ class Market(Section):
         default=300.0, ge=MIN_SECONDS, le=DAY, description="Seconds between updates of the bidders."
     )
     exploration: Share = Field(default=0.0, description="Share of requests whose page is filled at random.")
+    exploration_pool: ExplorationPool = Field(
+        default="retrieved",
+        description="Ads that random pages are drawn from: retrieved, or corpus, of all ads that are there a "
+        "draw of as many as are retrieved.",
+    )
     shadow: Share = Field(
         default=0.0,
         description="Share of requests that an online simulator scores too, by the deployed ranker on the "
@@ -333,7 +347,7 @@ class Market(Section):
             data.pop("designs", None)
         if self.shadow == 0:
             data.pop("shadow", None)
-        return data
+        return without(data, self, "exploration_pool")
 
 
 def market_jobs(spec: Market | None, n_arms: int, workers: int) -> int:

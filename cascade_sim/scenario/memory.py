@@ -33,7 +33,6 @@ from cascade_sim.foundation.limits import (
 from cascade_sim.scenario.market import DAY, Market, market_jobs
 from cascade_sim.scenario.questions import OffPolicy
 from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Route, Scenario, World, resolved_arms
-from cascade_sim.scenario.sections import SIMILARITY
 
 BASE = 600 * 10**6  # the interpreter and its libraries
 ABLATED = 4  # arms that the ablation adds for each step of pre-ranking
@@ -122,9 +121,9 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         arm.retrieval_size if is_logged else min(arm.retrieval_size, world.ads) for arm in arms.values()
     }
     routes = [route for arm in arms.values() for route in arm.retrieval.parts.values()]
-    routes = [route for route in routes if route.kind == SIMILARITY]  # a custom one keeps what it likes
-    asked = {(route.group, route.overlap, route.probes, route.size) for route in routes}
-    indexes = list({(r.group, r.overlap, r.probes): r for r in routes}.values())
+    routes = [r for r in routes if r.is_similarity or r.model is not None]  # a custom one keeps what it likes
+    asked = {(*_index_key(route), route.size) for route in routes}
+    indexes = list({_index_key(route): route for route in routes}.values())
     listed = [route for route in indexes if route.probes is not None]
     return Sizes(
         users=world.users,
@@ -136,7 +135,7 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         shadow=scenario.phases.shadow,
         evaluate=scenario.phases.evaluate,
         dims=sum(widths.values()),
-        index_width=sum(_index_width(widths, route) for route in indexes),
+        index_width=sum(_index_width(scenario, widths, route) for route in indexes),
         ranked=max(sum(step.size for _, step in arm.steps) for arm in arms.values()),
         slots=max(arm.slots for arm in arms.values()),
         arms=len(scenario.arms) + len(AUTOMATIC_ARMS) + _ablations(scenario),
@@ -148,7 +147,7 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         students=sum(spec.is_shadowed for spec in scenario.models.values()),
         resamples=scenario.report.resamples,
         listed=0 if not listed else world.ads,
-        listed_width=sum(_index_width(widths, route) + 2 for route in listed),
+        listed_width=sum(_index_width(scenario, widths, route) + 2 for route in listed),
         **_hidden_sizes(world),
         **_off_policy_sizes(scenario.off_policy),
         **_market_sizes(scenario.market, len(scenario.arms)),
@@ -157,7 +156,18 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
     )
 
 
-def _index_width(widths: dict[str, int], route: Route) -> int:
+def _index_key(route: Route) -> tuple[Any, ...]:
+    """What two routes that share an index have in common."""
+    if route.model is not None:
+        return (route.model, route.bid_weight, route.probes)
+    return (route.group, route.overlap, route.probes)
+
+
+def _index_width(scenario: Scenario, widths: dict[str, int], route: Route) -> int:
+    """Numbers of an ad in an index; of a model's, its code beside the index, and its first deployment's."""
+    if route.model is not None:
+        model = scenario.models.get(route.model)
+        return 0 if model is None else 4 * (model.dims + 3)
     return 2 * widths.get(route.group, 0) + 1
 
 

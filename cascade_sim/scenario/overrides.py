@@ -320,15 +320,21 @@ def apply_overrides(
 
 def _without_replaced(retrieval: Retrieval, turned: set[ParamPath]) -> dict[str, Any]:
     """An arm's retrieval as its section writes it, without what gives way to what is turned."""
-    if ("retrieval", "kind") in turned and retrieval.routes:
+    is_one = ("retrieval", "kind") in turned or ("retrieval", "model") in turned
+    if is_one and retrieval.routes:
         return {"size": retrieval.total}  # one retriever in place of all
     if ("retrieval", "routes") in turned:
         return {}
     data = retrieval.spelled_out
     for at in retrieval.parts:
+        section = data["routes"][at[1]] if at else data
+        gone: tuple[str, ...] = ()
         if ("retrieval", *at, "kind") in turned:
-            section = data["routes"][at[1]] if at else data
-            section.pop("options", None)
+            gone = ("options", "model", "bid_weight")
+        if ("retrieval", *at, "model") in turned:
+            gone = ("kind", "options", "group", "overlap")
+        for key in gone:
+            section.pop(key, None)
     return data
 
 

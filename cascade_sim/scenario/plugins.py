@@ -47,7 +47,7 @@ from cascade_sim.storage.files import below, read_file
 from cascade_sim.version import PACKAGE, folder_of
 
 MODEL_KEYS = ("hidden", "dims")  # of a model's section, that are keywords of the built-in nets
-INNER_PRODUCTS = ("towers",)  # built-in nets whose logit is one; of other classes, those with these methods:
+INNER_PRODUCTS = ("towers",)  # built-in nets whose logit is one (models.nets.codes); of classes, those with:
 ENCODERS = ("encode_users", "encode_ads")
 OWN_FORMS = "path/to/file.py:Class or package.module:Class"
 
@@ -395,7 +395,11 @@ def inner_product_fault(kind: str, folder: Path) -> str:
 
 
 def require_options(scenario: Scenario, home: Path) -> None:
-    """Ask every custom class, loaded, whether it takes its options; a UserError if one does not."""
+    """Ask every custom class, loaded, whether it takes its options; a UserError if one does not.
+
+    And one that a retriever searches by, whether it encodes requests and ads.
+    """
+    retrieving = {(model,) for _, retrieval in retrievals(scenario) for model in retrieval.models}
     for reference in references(scenario):
         kinds, kind = reference.kinds, reference.kind
         if kind in kinds.built_in:
@@ -407,6 +411,13 @@ def require_options(scenario: Scenario, home: Path) -> None:
         with errors_of(reference.place, kind):
             own = find_class(kinds, kind, home)
             signature = signature_of(own)
+        if kinds is MODEL_KINDS and reference.section[1:] in retrieving:
+            lacks = [name for name in ENCODERS if not callable(getattr(own, name, None))]
+            if lacks:
+                raise UserError(
+                    f"{reference.place}: a retriever searches by {own.__name__}, which needs the methods "
+                    f"{' and '.join(ENCODERS)}, found no {' and no '.join(lacks)}"
+                )
         if signature is None:
             continue
         for option, text in faults_in(signature, own.__name__, kinds.first, reference.options):

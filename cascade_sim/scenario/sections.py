@@ -518,6 +518,11 @@ class Route(Section):
         return ("kind", "size", *(SIMILARITY_KEYS if self.kind == SIMILARITY else ("options",)))
 
     @property
+    def searched_by(self) -> str:
+        """What the corpus is searched by: a model, or a kind of retriever."""
+        return self.kind if self.model is None else self.model
+
+    @property
     def is_similarity(self) -> bool:
         """Whether it is the built-in similarity."""
         return self.model is None and self.kind == SIMILARITY

@@ -16,13 +16,15 @@ import torch
 
 from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.columns import impression_columns, request_columns
-from cascade_sim.cascade.exploration import explore
+from cascade_sim.cascade.exploration import Corpus, explore
 from cascade_sim.cascade.fusion import named_fusion
 from cascade_sim.cascade.links import calibrator_file, export_calibrator
 from cascade_sim.cascade.outcome import conversion_times
+from cascade_sim.cascade.retrievers.learned import LearnedRetrieval
 from cascade_sim.cascade.retrievers.routes import route_names
-from cascade_sim.cascade.retrievers.similarity import Retrieval
-from cascade_sim.cascade.scorers import BUILT_IN
+from cascade_sim.cascade.retrievers.similarity import Retrieval, Retriever
+from cascade_sim.cascade.retrievers.uniform import UniformRetrieval
+from cascade_sim.cascade.scorers import BUILT_IN, Scorer
 from cascade_sim.cascade.serve import Arm, Block, Stage
 from cascade_sim.context import RunContext
 from cascade_sim.foundation import random as draws
@@ -105,10 +107,8 @@ def prepare(
     with context.progress.stage("build the world", 1, "worlds") as bar:
         sim = Simulation(teacher or scenario, scenario.seed, *serving)
         for route in scenario.cascade.retrieval.parts.values():
-            retriever = sim.route_retriever(route)
-            found = retriever.share_found(route.size) if isinstance(retriever, Retrieval) else None
-            if found is not None:
-                bar.tell(f"approximate retrieval finds {found:.1%} of the nearest ads")
+            if route.model is None:  # that of a model is trained later
+                tell_recall(sim.route_retriever(route), route.size, bar.tell)
     preparation = Preparation(sim, context.out, store or ModelStore(), context.progress, chosen)
     if not sim.environment.has("training"):
         return preparation  # nothing is learned from a replayed log
@@ -296,7 +296,10 @@ class Preparation:
                     table.append(columns)
                 bar.advance(len(block))
 
-            handle = partial(rows_to_log, sim, arm or deployed_arm(sim), rate)
+            arm_of_log = arm or deployed_arm(sim)
+            if isinstance(arm_of_log.retrieval.retriever, LearnedRetrieval):
+                tell_recall(arm_of_log.retrieval.retriever, arm_of_log.retrieval.size, bar.tell)
+            handle = partial(rows_to_log, sim, arm_of_log, rate)
             elsewhere = Job(f"phase {phase}", log_server, (self._plan(), rate)) if arm is None else None
             sim.arrivals.run_phase(phase, n_requests, handle, finish, elsewhere)
         keep(self.logs, phase, names)
@@ -437,22 +440,35 @@ class Preparation:
         return learned, apart
 
 
+def tell_recall(retriever: Retriever, size: int, tell: Callable[[str], None]) -> None:
+    """Say what part of the best ads an approximate search finds."""
+    searches = isinstance(retriever, Retrieval | LearnedRetrieval)
+    found = retriever.share_found(size) if searches else None  # type: ignore[attr-defined]
+    if found is not None:
+        tell(f"approximate retrieval finds {found:.1%} of the nearest ads")
+
+
 def deployed_arm(sim: Simulation) -> Arm:
     """The cascade that writes the log: the scenario's own, with the models of the first deployment.
 
-    Random seats before the cold start is over and its models exist. A pCVR that is learned is learned from
-    this very log, so it has no part in it.
+    Random models, and any ads where a model retrieves, before the cold start is over and its models exist. A
+    pCVR that is learned is learned from this very log, so it has no part in it.
     """
     spec = resolve_arm(sim.scenario, ArmOverrides())
 
+    def deployed(model: str) -> Scorer:
+        name = model if model in sim.built_in else first(model)
+        return sim.scorers.get(name, sim.scorers["random"])
+
     def seat(section: PreRankingStep | Ranking) -> Stage:
-        name = section.model if section.model in sim.built_in else first(section.model)
-        scorer = sim.scorers.get(name, sim.scorers["random"])
+        scorer = deployed(section.model)
         fusion = named_fusion(section.fusion, sim.scenario.fusions, sim.scenario.auction.squashing)
         stage = Stage(scorer, section.bid, fusion)
         return stage if spec.pcvr_of(section) == KNOWN else without_pcvr(stage)
 
-    return sim.arm_of("deployed", spec, [seat(section) for _, section in spec.sections])
+    is_trained = all(first(model) in sim.scorers for model in spec.retrieval.models)
+    retriever = sim.retriever_of(spec.retrieval, deployed) if is_trained else sim.any_ads
+    return sim.arm_of("deployed", spec, [seat(section) for _, section in spec.sections], retriever)
 
 
 def shadowed_arm(sim: Simulation) -> Arm:
@@ -467,8 +483,12 @@ def shadowed_arm(sim: Simulation) -> Arm:
         fusion = named_fusion(section.fusion, sim.scenario.fusions, spec.auction.squashing)
         return without_pcvr(Stage(sim.scorers[section.model], section.bid, fusion))
 
-    pairs = zip(spec.sections, deployed_arm(sim).stages, strict=True)
-    return sim.arm_of("shadowed", spec, [seat(section, stage) for (_, section), stage in pairs])
+    deployed = deployed_arm(sim)
+    pairs = zip(spec.sections, deployed.stages, strict=True)
+    stages = [seat(section, stage) for (_, section), stage in pairs]
+    is_trained = all(model in sim.scorers for model in spec.retrieval.models)
+    retriever = sim.retriever_of(spec.retrieval) if is_trained else deployed.retrieval.retriever
+    return sim.arm_of("shadowed", spec, stages, retriever)
 
 
 def without_pcvr(stage: Stage) -> Stage:
@@ -481,7 +501,8 @@ def rows_to_log(sim: Simulation, arm: Arm, rate: float, block: Block) -> list[di
     """What is written down of a block of a logged phase: its impressions, and its requests. Pure."""
     if route_names(arm.retrieval.retriever):
         block = replace(block, memo=BlockCache())  # each route is asked once
-    explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.platform)
+    pool = exploration_pool(sim, arm)
+    explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.platform, pool)
     happened = sim.environment.outcome(block, explored.decision)
     routes = sim.brought_by(block, arm, explored.decision.win_set)
     late, arrives = sim.delays, None
@@ -491,6 +512,16 @@ def rows_to_log(sim: Simulation, arm: Arm, rate: float, block: Block) -> list[di
         impression_columns(sim.world, block, explored, happened, arrives, routes),
         request_columns(block, explored, rate),
     ]
+
+
+def exploration_pool(sim: Simulation, arm: Arm) -> Corpus | None:
+    """What random pages of the log are drawn from; None: from what was retrieved."""
+    is_any = isinstance(
+        arm.retrieval.retriever, UniformRetrieval
+    )  # then those retrieved are a part at random
+    if is_any or sim.scenario.phases.exploration_pool == "corpus":
+        return Corpus(sim.world.n_ads, sim.platform.lives)
+    return None
 
 
 def shadow_lists(

@@ -15,10 +15,21 @@ from cascade_sim.auction import Rounding
 from cascade_sim.cascade.bids import Rates, learned_rates
 from cascade_sim.cascade.fusion import named_fusion
 from cascade_sim.cascade.retrievers.custom import find_retriever
+from cascade_sim.cascade.retrievers.learned import LearnedRetrieval
 from cascade_sim.cascade.retrievers.routes import MergedRoutes, Quota, brought_by
 from cascade_sim.cascade.retrievers.similarity import Retriever
+from cascade_sim.cascade.retrievers.uniform import UniformRetrieval
 from cascade_sim.cascade.scorers import ConstantScorer, ModelScorer, RandomScorer, Scorer
-from cascade_sim.cascade.serve import Arm, Block, Decision, Retrieve, Stage, serve
+from cascade_sim.cascade.serve import (
+    Arm,
+    Block,
+    Decision,
+    Platform,
+    Retrieve,
+    Stage,
+    retriever_of,
+    serve,
+)
 from cascade_sim.engines import Engine
 from cascade_sim.environments.build import environment_of
 from cascade_sim.logs.audit.reproduction import require_reproduced
@@ -34,6 +45,8 @@ from cascade_sim.scenario.schema import (
     Scenario,
 )
 from cascade_sim.study.size_fit import with_size_rule
+
+ScorerOf = Callable[[str], Scorer]
 
 MAX_RETRIEVERS = 16  # kept at once: what-ifs may ask for many, and each has an index
 
@@ -60,7 +73,7 @@ class Simulation:
         self.device = device or torch.device("cpu")  # where models are trained; all else is of the CPU
         self.scorers: dict[str, Scorer] = {"random": RandomScorer(seed), "constant": ConstantScorer()}
         self._rates: dict[Scorer, Rates] = {}
-        self._retrievers: dict[str, Retriever] = {}  # by what they look at
+        self._retrievers: dict[tuple[str, Scorer | None], Retriever] = {}  # by what they look at
         self.find_retriever: Callable[[str], type[Any]] = partial(find_retriever, home=home)
         self.environment = environment_of(scenario, seed, workers, home, engine)
         self.environment.reproduced = None if is_part else require_reproduced(scenario, home)
@@ -74,23 +87,41 @@ class Simulation:
         """Who brings the candidates of the deployed cascade."""
         return self.retriever_of(self.scenario.cascade.retrieval)
 
-    def retriever_of(self, spec: Retrieval) -> Retriever:
-        """Who brings candidates, by a section; made when it is first asked for, whatever the sizes."""
+    def retriever_of(self, spec: Retrieval, scorer_of: ScorerOf | None = None) -> Retriever:
+        """Who brings candidates, by a section; made when it is first asked for, whatever the sizes.
+
+        `scorer_of`: the scorers of its models by name, if not the trained ones.
+        """
         if not spec.routes:
-            return self.route_retriever(spec)
-        quotas = (Quota(name, self.route_retriever(route), route.size) for name, route in spec.routes.items())
+            return self.route_retriever(spec, scorer_of)
+        quotas = (
+            Quota(name, self.route_retriever(route, scorer_of), route.size)
+            for name, route in spec.routes.items()
+        )
         return MergedRoutes(tuple(quotas))
 
-    def route_retriever(self, route: Route) -> Retriever:
+    def route_retriever(self, route: Route, scorer_of: ScorerOf | None = None) -> Retriever:
         """Who brings the ads of one route."""
         if not self.environment.has("corpus"):
             route = Route()  # all look at the logged candidates
-        key = json.dumps({**route.spelled_out, "size": 0}, sort_keys=True, default=str)
+        scorer = None if route.model is None else (scorer_of or self.scorers.__getitem__)(route.model)
+        key = (json.dumps({**route.spelled_out, "size": 0}, sort_keys=True, default=str), scorer)
         if key not in self._retrievers:
             while len(self._retrievers) >= MAX_RETRIEVERS:
                 del self._retrievers[next(iter(self._retrievers))]
-            self._retrievers[key] = self.environment.retriever(route, self.find_retriever)
+            self._retrievers[key] = (
+                self.environment.retriever(route, self.find_retriever)
+                if scorer is None
+                else LearnedRetrieval(
+                    scorer, self.world.init_bid, route.bid_weight, route.probes, self.world.seed
+                )
+            )
         return self._retrievers[key]
+
+    @property
+    def any_ads(self) -> Retriever:
+        """Who brings candidates before the models of retrieval have been trained: any ads of the corpus."""
+        return UniformRetrieval(self.world.n_ads, self.seed)
 
     @property
     def built_in(self) -> tuple[str, ...]:
@@ -144,11 +175,13 @@ class Simulation:
                 arm = with_size_rule(arm, self.platform, rules[step], block_of, self.seed, at)
         return arm
 
-    def arm_of(self, name: str, spec: ArmSpec, stages: Sequence[Stage]) -> Arm:
-        """An arm with these scoring stages and everything else as in its section."""
+    def arm_of(
+        self, name: str, spec: ArmSpec, stages: Sequence[Stage], retriever: Retriever | None = None
+    ) -> Arm:
+        """An arm with these scoring stages, and this retriever, and everything else as in its section."""
         return Arm(
             name=name,
-            retrieval=Retrieve(self.retriever_of(spec.retrieval), spec.retrieval_size),
+            retrieval=Retrieve(retriever or self.retriever_of(spec.retrieval), spec.retrieval_size),
             stages=tuple(
                 replace(stage, name=named, size=getattr(section, "size", None))
                 for stage, (named, section) in zip(stages, spec.sections, strict=True)
@@ -168,6 +201,9 @@ class Simulation:
     def serve(self, block: Block, arm: Arm) -> Decision:
         return serve(block, arm, self.platform)
 
-    def brought_by(self, block: Block, arm: Arm, ids: np.ndarray) -> dict[str, np.ndarray]:
+    def brought_by(
+        self, block: Block, arm: Arm, ids: np.ndarray, platform: Platform | None = None
+    ) -> dict[str, np.ndarray]:
         """Whether each route of an arm brings these ads.  [R, m] -> {route: [R, m]}, {} without routes"""
-        return brought_by(arm.retrieval.retriever, block, ids, self.platform.lives)
+        platform = platform or self.platform
+        return brought_by(retriever_of(arm, platform), block, ids, platform.lives)

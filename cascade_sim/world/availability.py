@@ -3,6 +3,7 @@
 import numpy as np
 
 from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.compilation import kernel
 
 DAY = 86_400.0  # seconds
 
@@ -26,11 +27,26 @@ class AdAvailability:
         age = times / self._period[at] + self._begun[at]
         return (age - np.floor(age) < self.share) & (ads >= 0)
 
+    def counts(self, times: np.ndarray) -> np.ndarray:
+        """How many ads are there at each time.  [R] -> [R] int64"""
+        return _counts(np.ascontiguousarray(times, np.float64), self._period, self._begun, self.share)
+
     def corpus(self, times: np.ndarray) -> np.ndarray:
         """The ads that are there at each time, ids ascending, -1 at the end.  [R] -> [R, A] int32"""
         ads = np.arange(len(self._period), dtype=np.int32)[None, :]
         there = np.where(self.is_available(ads, times[:, None]), ads, np.int32(-1))
         return ascending(there)
+
+
+@kernel
+def _counts(times, period, begun, share):
+    """`is_available` of all ads, counted without a table of them."""
+    out = np.zeros(len(times), np.int64)
+    for r in range(len(times)):
+        for a in range(len(period)):
+            age = times[r] / period[a] + begun[a]
+            out[r] += age - np.floor(age) < share
+    return out
 
 
 def ascending(ids: np.ndarray) -> np.ndarray:

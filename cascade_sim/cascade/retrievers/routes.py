@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from cascade_sim.cascade.cache import once
 from cascade_sim.cascade.retrievers.similarity import Retriever
-from cascade_sim.protocols import Availability
+from cascade_sim.protocols import Availability, Scorer
 from cascade_sim.storage.log_columns import ROUTE_COLUMN
 from cascade_sim.world.availability import ascending
 
@@ -63,6 +64,11 @@ class MergedRoutes:
             found[route.name] = is_ad & np.isin(keys, _row_keys(own))
         return found
 
+    def with_bids(self, init_bid: np.ndarray) -> MergedRoutes:
+        """The same routes at other bids; itself where none looks at them."""
+        own = tuple(replace(one, retriever=at_bids(one.retriever, init_bid)) for one in self.routes)
+        return self if own == self.routes else replace(self, routes=own)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The routes that bring ads, in their order."""
@@ -81,6 +87,38 @@ def _of_route(block: Any, retriever: Retriever, size: int, lives: Availability |
 def _row_keys(ids: np.ndarray) -> NDArray[np.int64]:
     """Numbers that are equal for the same ad in the same row alone.  [R, m]"""
     return (np.arange(len(ids), dtype=np.int64)[:, None] << 32) + ids
+
+
+def at_bids(retriever: Retriever, init_bid: np.ndarray) -> Retriever:
+    """The retriever at these bids; itself where it does not look at bids."""
+    with_bids = getattr(retriever, "with_bids", None)
+    return retriever if with_bids is None else with_bids(init_bid)
+
+
+def looks_at_bids(retriever: Retriever) -> bool:
+    """Whether another bid of an ad may change who is retrieved."""
+    if isinstance(retriever, MergedRoutes):
+        return any(looks_at_bids(one.retriever) for one in retriever.routes)
+    return bool(getattr(retriever, "bid_weight", 0.0))
+
+
+def models_of(retriever: Retriever) -> tuple[str, ...]:
+    """The trained models that a retriever searches by."""
+    if isinstance(retriever, MergedRoutes):
+        return tuple(model for one in retriever.routes for model in models_of(one.retriever))
+    return (retriever.name,) if hasattr(retriever, "with_scorer") else ()
+
+
+def with_models(retriever: Retriever, scorers: Mapping[str, Scorer]) -> Retriever:
+    """The retriever with these models in place of those of the same names."""
+    if isinstance(retriever, MergedRoutes):
+        own = (replace(one, retriever=with_models(one.retriever, scorers)) for one in retriever.routes)
+        return replace(retriever, routes=tuple(own))
+    with_scorer = getattr(retriever, "with_scorer", None)
+    found: Retriever = retriever
+    if with_scorer is not None and retriever.name in scorers:
+        found = with_scorer(scorers[retriever.name])
+    return found
 
 
 def route_names(retriever: Retriever) -> tuple[str, ...]:

@@ -73,7 +73,9 @@ def retrievers_text(scenario: Scenario) -> list[tuple[str, str]]:
     texts = []
     for at, retrieval in found.items():
         parts = retrieval.parts.items()
-        text = " + ".join(f"{' '.join((*place[1:], route.kind))} ({route.size:,})" for place, route in parts)
+        text = " + ".join(
+            f"{' '.join((*place[1:], route.searched_by))} ({route.size:,})" for place, route in parts
+        )
         texts.append(f"arm {at[1]}: {text}" if at[0] == "arms" else text)
     return [("retrieve", "; ".join(texts))]
 

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from cascade_sim.cascade.retrievers import similarity as module
+from cascade_sim.cascade.retrievers import by_user as module
 from cascade_sim.cascade.retrievers.similarity import Retrieval
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
