@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -41,3 +41,18 @@ class Choice:
     def fault(self, value: object) -> str:
         """What is wrong with a value; empty for one of the names."""
         return "" if value in self.names else f"must be {' or '.join(self.names)}, not {value!r}"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A yes or no that a loss takes."""
+
+    default: bool
+    weighs: ClassVar[str] = ""
+
+    def fault(self, value: object) -> str:
+        """What is wrong with a value; empty for true or false."""
+        return "" if isinstance(value, bool) else f"must be true or false, not {value!r}"
+
+
+AnyOption: TypeAlias = Option | Choice | Flag

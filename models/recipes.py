@@ -3,6 +3,7 @@
 | name | learns from | loss | a prediction is |
 |---|---|---|---|
 | logloss | clicks of logged impressions | examined log loss, or the model's objective | σ(s) |
+| in_batch | positives among the ads of a batch | sampled softmax, corrected by log Q | e^s |
 | distill | lists scored by a teacher | squared difference to the teacher's logit | σ(s) |
 | head_distill | the same | the same, chunks at the head weighted up | σ(s) |
 | listwise_distill | the same | cross entropy of bid · σ(s) with bid · σ(teacher), and `distill` | σ(s) |
@@ -26,7 +27,7 @@ from typing import Any
 
 from cascade_sim.models.known import check_known
 from cascade_sim.models.lazy import losses, stages, torch
-from cascade_sim.models.options import Choice, Option
+from cascade_sim.models.options import AnyOption, Choice, Flag, Option
 
 
 @dataclass(frozen=True)
@@ -35,20 +36,28 @@ class Recipe:
 
     `loss`: of scores [R, n], the columns of a batch, which are those of `training.Impressions` (n = 1) or,
     with a teacher, of `training.Lists`, and of the options by name; a recipe that has `learned` numbers is
-    given them by name as well, as scalars that are trained with the model.
+    given them by name as well, as scalars that are trained with the model. One that `crosses` scores every
+    request of a batch with every ad of it, which takes a net whose logit is an inner product; its columns are
+    those of `training.crossed`.
     """
 
     loss: Callable[..., torch.Tensor]
     keys: tuple[str, ...]  # of a model's section: those that mean nothing under some other recipe
     has_teacher: bool  # imitates a trained model; else learns from clicks, for an objective
     link: str = "sigmoid"
-    options: Mapping[str, Option | Choice] = field(default_factory=dict)
+    options: Mapping[str, AnyOption] = field(default_factory=dict)
     learned: Mapping[str, float] = field(default_factory=dict)  # and what they begin with
     cls: type | None = None  # of a custom one
+    crosses: bool = False
 
     def with_defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All options by name, those that are not given at their defaults."""
         return {name: given.get(name, option.default) for name, option in self.options.items()}
+
+    @property
+    def has_objective(self) -> bool:
+        """Whether clicks of single impressions are learned from, for the objective of the model's section."""
+        return not self.has_teacher and not self.crosses
 
     @property
     def gives_probabilities(self) -> bool:
@@ -58,6 +67,21 @@ class Recipe:
 
 def log_loss(logit: torch.Tensor, sample: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return losses.examined_logloss(logit.squeeze(1), sample["click"], sample["examination"])
+
+
+def in_batch(
+    logit: torch.Tensor,
+    sample: Mapping[str, torch.Tensor],
+    *,
+    temperature: float,
+    log_q: bool,
+    correct_own: bool,
+    bid: bool,
+    **_: Any,  # what the samples were made by
+) -> torch.Tensor:
+    """What is served is the score without the correction."""
+    score = (logit + sample["log_bid"] if bid else logit) / temperature
+    return stages.in_batch(score, sample["is_same"], sample["log_chance"] if log_q else None, correct_own)
 
 
 def distillation(logit: torch.Tensor, sample: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -185,6 +209,14 @@ RECIPES: dict[str, Recipe] = {
         learned={"log_weight": 0.0},
     ),
     "copr": Recipe(ndcg_of_chunks, OF_CHUNKS, has_teacher=True, link="exp"),
+    "in_batch": Recipe(
+        in_batch, ("data",), has_teacher=False, link="exp", crosses=True,
+        options={
+            "positives": Choice("clicks", ("clicks", "shown")),
+            "log_q": Flag(True), "correct_own": Flag(True), "uniform": Option(0, 0, 1_000_000, is_whole=True),
+            "bid": Flag(True), "temperature": TEMPERATURE,
+        },
+    ),
 }  # fmt: skip
 
 

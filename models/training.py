@@ -5,7 +5,7 @@ Repeatable: one torch thread, shuffles and initial weights from a seed, fixed ba
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -17,6 +17,8 @@ from torch.nn.functional import embedding
 
 from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import FeatureView
+from cascade_sim.models.losses.stages import log_chance
+from cascade_sim.models.nets.codes import encoders
 from cascade_sim.models.nets.ids import ClickHistory, IdTables, id_tables, mean_rows, table_rows
 from cascade_sim.models.recipes import Recipe, recipe_named
 
@@ -57,6 +59,22 @@ class Lists(_Columns):
     log_bid: np.ndarray  # [L, m] float32, of the init-bid
     chunk: np.ndarray  # [L, m] int8, larger is better in the ranking stage's order
     log_score: np.ndarray  # [L, m] float32, logarithm of what the ranking stage orders by
+
+
+@dataclass(frozen=True)
+class Positives(_Columns):
+    """Logged impressions, each to be preferred to other ads; one row each, and the bids of all ads."""
+
+    users: np.ndarray  # [N] int32
+    context: np.ndarray  # [N] float32
+    ads: np.ndarray  # [N] int32
+    request: np.ndarray  # [N] int64
+    log_bid: np.ndarray  # [A] float32, of the init-bid
+
+    def take(self, keep: np.ndarray) -> "Positives":
+        """Some of the rows.  keep: [N] bool"""
+        rows = {name: column[keep] for name, column in self.arrays().items() if name != "log_bid"}
+        return Positives(**rows, log_bid=self.log_bid)
 
 
 def chunk_of_order(best_first: np.ndarray, is_shown: np.ndarray, chunks: int, chunking: str) -> np.ndarray:
@@ -200,7 +218,7 @@ def set_base_rate(model: nn.Module, data: Impressions) -> None:
 def train(
     model: nn.Module,
     view: FeatureView,
-    data: Impressions | Lists,
+    data: Impressions | Lists | Positives,
     recipe: str | Recipe,
     plan: TrainingPlan,
     options: Mapping[str, Any] | None = None,
@@ -209,16 +227,40 @@ def train(
 
     A non-finite loss stops the training with a ValueError. No samples leave the model as it is.
     """
-    if len(data.users) == 0:
-        return []
-    named, device = recipe_named(recipe), plan.device
-    learned = {name: nn.Parameter(torch.tensor(value).to(device)) for name, value in named.learned.items()}
-    form = partial(named.loss, **named.with_defaults(options or {}), **learned)
-    model.to(device)
+    named, given = recipe_named(recipe), recipe_named(recipe).with_defaults(options or {})
+    learned = learned_numbers(named.learned, plan.device)
     if isinstance(data, Impressions) and not plan.warm_start:
         set_base_rate(model, data)
+    if isinstance(data, Positives):
+        return _train_crossed(model, view, data, partial(named.loss, **given), plan, int(given["uniform"]))
+
+    def form(logits: list[torch.Tensor], sample: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        return named.loss(logits[0], sample, **given, **learned)
+
+    return train_together([(model, view)], data, form, plan, learned)
+
+
+def learned_numbers(start: Mapping[str, float], device: torch.device) -> dict[str, nn.Parameter]:
+    """Numbers that a loss learns beside the nets, at what they begin with."""
+    return {name: nn.Parameter(torch.tensor(value).to(device)) for name, value in start.items()}
+
+
+def train_together(
+    nets: Sequence[tuple[nn.Module, FeatureView]],
+    data: Impressions | Lists,
+    form: Callable[[list[torch.Tensor], Mapping[str, torch.Tensor]], torch.Tensor],
+    plan: TrainingPlan,
+    learned: Mapping[str, nn.Parameter],
+) -> list[float]:
+    """Fit nets in place, each step on one batch for all of them; the mean loss of each epoch.
+
+    `form` gives the loss of a batch from the scores of each net, [R, n] each, and the columns of the batch.
+    """
+    if len(data.users) == 0:
+        return []
+    device = plan.device
+    tables = [(net.to(device), Tables(view, device)) for net, view in nets]
     per_row = 1 if isinstance(data, Impressions) else data.ads.shape[1]
-    tables = Tables(view, device)
 
     def loss_on(data: Impressions | Lists) -> BatchLoss:
         columns = on_device(data.arrays(), device)
@@ -227,18 +269,93 @@ def train(
             rows = rows.to(device)
             sample = {name: column.index_select(0, rows) for name, column in columns.items()}
             users, ads = sample["users"], sample["ads"]
-            logit = outputs(model, tables, users, sample["context"], ads)
             expected = (len(users), ads.shape[1] if ads.dim() == 2 else 1)
-            if logit.shape != expected:
-                raise ValueError(f"the model returned shape {tuple(logit.shape)}, not {expected}")
-            return form(logit.float(), sample)
+            logits = []
+            for net, seen in tables:
+                logit = outputs(net, seen, users, sample["context"], ads)
+                if logit.shape != expected:
+                    raise ValueError(f"the model returned shape {tuple(logit.shape)}, not {expected}")
+                logits.append(logit.float())
+            return form(logits, sample)
 
         return loss
 
     if plan.monitor is not None:
         plan.monitor.begin(loss_on(plan.monitor.part), len(plan.monitor.part.users))
     rows = max(1, plan.batch // per_row)
+    model = nets[0][0] if len(nets) == 1 else nn.ModuleList(net for net, _ in nets)
     return run_epochs(model, loss_on(data), len(data.users), rows, plan, beside=learned.values())
+
+
+def _train_crossed(
+    model: nn.Module,
+    view: FeatureView,
+    data: Positives,
+    form: Callable[[torch.Tensor, Mapping[str, torch.Tensor]], torch.Tensor],
+    plan: TrainingPlan,
+    uniform: int,
+) -> list[float]:
+    """`train` where every request of a batch meets every ad of it, and as many `uniform` draws of any ad."""
+    if len(data.users) == 0:
+        return []
+    device, tables = plan.device, Tables(view, plan.device)
+    model.to(device)
+    share = np.bincount(data.ads, minlength=len(data.log_bid)) / len(data.ads)
+    of_ads = on_device({"share": share.astype(np.float32), "log_bid": data.log_bid}, device)
+
+    def loss_on(data: Positives, beside: int) -> BatchLoss:
+        """`beside`: rows whose ads stand in every batch, so that few rows meet many ads, too."""
+        columns = on_device({"users": data.users, "context": data.context, "ads": data.ads}, device)
+
+        def loss(rows: torch.Tensor) -> torch.Tensor:
+            drawn = _uniform_ads(uniform, len(data.log_bid), plan.seed + int(rows[0])).to(device)
+            rows = rows.to(device)
+            users, context, ads = (column.index_select(0, rows) for column in columns.values())
+            ads = torch.cat([ads.long(), columns["ads"][:beside].long(), drawn])
+            return form(*crossed(model, tables, users, context, ads, of_ads, uniform))
+
+        return loss
+
+    if plan.monitor is not None:
+        part = plan.monitor.part
+        plan.monitor.begin(loss_on(part, min(plan.batch, len(part.users))), len(part.users))
+    return run_epochs(model, loss_on(data, 0), len(data.users), plan.batch, plan)
+
+
+def _uniform_ads(n: int, n_ads: int, seed: int) -> torch.Tensor:
+    """Draws of any ad. Those of a batch belong to its first row, so who looks on takes none away.  [n]"""
+    return torch.randint(n_ads, (n,), generator=torch.Generator().manual_seed(seed))
+
+
+def crossed(
+    model: nn.Module,
+    tables: "Tables",
+    users: torch.Tensor,
+    context: torch.Tensor,
+    ads: torch.Tensor,
+    of_ads: Mapping[str, torch.Tensor],
+    uniform: int,
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Scores [R, C] of requests by ads, of which the first R are their own, and the columns of the batch.
+
+    users [R], context [R], ads [C], the last `uniform` of them any ad. `of_ads`: `share` [A], how often an ad
+    is a positive, and `log_bid` [A]. Columns: `users`, `context`, `ads` [R], `log_bid` and `log_chance` [C],
+    `is_same` [R, C], where an ad is that of its row once more.
+    """
+    codes = encoders(model)
+    if codes is None:
+        raise ValueError(f"{type(model).__name__} has no encode_users and encode_ads to meet every ad by")
+    n = len(users)
+    request, features = tables.sides(users, context, ads, id_tables(model))
+    logit = codes[0](request) @ codes[1](features).T
+    if logit.shape != (n, len(ads)):
+        raise ValueError(f"the codes meet in shape {tuple(logit.shape)}, not {(n, len(ads))}")
+    is_same = ads[:n, None] == ads[None, :]
+    is_same[torch.arange(n), torch.arange(n)] = False
+    share, log_bid = (of_ads[name].index_select(0, ads) for name in ("share", "log_bid"))
+    chance = log_chance(share, len(ads) - uniform, uniform, len(of_ads["share"]))
+    known = {"log_bid": log_bid, "log_chance": chance, "is_same": is_same}
+    return logit.float(), {"users": users, "context": context, "ads": ads[:n], **known}
 
 
 def run_epochs(
@@ -354,20 +471,25 @@ class Tables:
         With the tables of a net, whose rows then join the features of requests and ads.
         """
         ads = ads if ads.dim() == 2 else ads.unsqueeze(1)
-        request = self.user.index_select(0, users)
-        if self.has_context:
-            request = torch.cat([request, context.unsqueeze(1)], dim=1)
+        request, features = self.sides(users, context, ads, ids)
         if self.pair_user is None:
             pair = request.new_zeros((*ads.shape, 0))
         else:
             pair_user, pair_ad = self.pair_user.index_select(0, users), embedding(ads, self.pair_ad)
             affinity = (pair_user.unsqueeze(1) * pair_ad).sum(-1, keepdim=True)
             pair = torch.relu(affinity - self.threshold)
+        return request, features, pair
+
+    def sides(self, users, context, ads, ids: IdTables | None = None):
+        """users [R], context [R], ads [..] -> request [R, Fr], ads [.., Fa]: each side by itself"""
+        request = self.user.index_select(0, users)
+        if self.has_context:
+            request = torch.cat([request, context.unsqueeze(1)], dim=1)
         features = embedding(ads, self.ad)
         if ids is None:
-            return request, features, pair
+            return request, features
         past = None if self.history is None else self._past(users)
-        return *ids.join(request, features, (users, ads), self.advertiser, past), pair
+        return ids.join(request, features, (users, ads), self.advertiser, past)
 
     def _past(self, users):
         return ClickHistory(

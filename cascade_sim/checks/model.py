@@ -39,6 +39,7 @@ from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.training import (
     Impressions,
     Lists,
+    Positives,
     Tables,
     TrainingPlan,
     chunk_of_order,
@@ -644,13 +645,17 @@ def _train(subject: Subject, module: nn.Module, epochs: int, learning_rate: floa
         return train(module, subject.view, samples(subject), recipe, plan, subject.spec.recipe_options)
 
 
-def samples(subject: Subject) -> Impressions | Lists:
-    """What the recipe learns from: clicks drawn from the ground truth, or lists in the truth's order."""
+def samples(subject: Subject) -> Impressions | Lists | Positives:
+    """What the recipe learns from: clicks drawn from the truth, its best ads, or lists in its order."""
     block = subject.block(N_LISTS)
     rows = np.arange(N_LISTS)[:, None]
     draw = draws.uniform(SEED, "check ads", rows, np.arange(LIST)[None, :])
     ads = (draw * subject.world.n_ads).astype(np.int32)
     ctr = subject.truth.ctr(block, ads)
+    if subject.spec.trained_by.crosses:
+        best = np.take_along_axis(ads, ctr.argmax(axis=1)[:, None], 1)[:, 0]
+        log_bid = np.log(subject.world.init_bid).astype(np.float32)
+        return Positives(block.users, block.context, best, block.requests, log_bid)
     if not subject.spec.trained_by.has_teacher:
         click = draws.uniform(SEED, "check clicks", rows, np.arange(LIST)[None, :]) < ctr
         return Impressions(

@@ -20,6 +20,7 @@ from cascade_sim.foundation.errors import UserError
 from cascade_sim.market.advertisers import MAX_BID, BidderPopulation
 from cascade_sim.market.visits import ask, build_click_model
 from cascade_sim.models.features import FeatureView
+from cascade_sim.models.nets.codes import encoders
 from cascade_sim.models.recipes import Recipe
 from cascade_sim.models.training import Tables, outputs
 from cascade_sim.scenario.market import Market
@@ -76,6 +77,8 @@ def _models(sim: Simulation) -> None:
             make_scorer(name, spec.trained_by, view, module).predict(block, ids)
             if spec.kind not in KINDS:
                 _learn(name, spec.kind, view, module)
+            if spec.trained_by.crosses and encoders(module) is None:
+                raise UserError(f"recipe {spec.recipe} needs a net with encode_users and encode_ads")
         user_code.note_late(type(module), before)
         if spec.has_custom_recipe:
             before = user_code.loaded()

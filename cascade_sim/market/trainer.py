@@ -32,7 +32,8 @@ from cascade_sim.models.training import Impressions, Lists
 from cascade_sim.scenario.market import Training
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.study.simulation import Simulation
-from cascade_sim.training.data import arrived_clicks, join_lists, lists_for
+from cascade_sim.training.curves import Samples
+from cascade_sim.training.data import arrived_clicks, join_lists, lists_for, positives_of
 from cascade_sim.training.fit import fit, fit_calibrator, joint_map, plan_of
 from cascade_sim.training.modules import build_module, find_recipe, served_scorer
 from cascade_sim.training.parallel import split_for_calibrator
@@ -120,7 +121,11 @@ class Trainer:
         pages = make_pages(data, shown["request"], served, shown["raw_score"])
         students = {name: spec for name in self._modules if (spec := self._spec(name)).trained_by.has_teacher}
         for name in self._modules:
-            if name not in students:
+            spec = self._spec(name)
+            if spec.trained_by.crosses:
+                found = positives_of({**shown, "click": data.click}, spec, self.sim.platform.bids.init_bid)
+                self._fit(name, found)
+            elif name not in students:
                 self._learn(name, pages)
         if students:
             self._deploy()  # the new teacher ranks
@@ -216,9 +221,9 @@ class Trainer:
         return net_to_train(module, objective_of(spec), seed)
 
     def _ranker(self) -> dict[str, Any]:
-        """What the model in the ranking stage is trained for; nothing if it is built in or has a teacher."""
+        """What the model in the ranking stage is trained for; nothing if it has no objective."""
         name = self.arm.last.scorer.name
-        if name not in self._modules or self._spec(name).trained_by.has_teacher:
+        if name not in self._modules or not self._spec(name).trained_by.has_objective:
             return {}
         spec = self._spec(name)
         keys = ("objective", "batching", "calibrator", "refit")
@@ -243,7 +248,7 @@ class Trainer:
             view, seed = self.sim.view(spec.features), self._seed(name) % 2**31
             self._calibrators[name] = fit_calibrator(name, spec, view, net, apart, seed, self.sim.device)
 
-    def _fit(self, name: str, data: ClickedPages | Lists) -> dict[str, Any]:
+    def _fit(self, name: str, data: Samples) -> dict[str, Any]:
         spec, own = self._spec(name), self.spec
         is_warm = own.warm_start and (self.version > 1 or own.start_from == "study")
         if not own.warm_start:

@@ -26,11 +26,13 @@ from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, 
 from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective, check_recipe
 from cascade_sim.scenario.plugins import (
     BIDDER_KINDS,
+    INNER_PRODUCTS,
     MODEL_KEYS,
     MODEL_KINDS,
     RETRIEVER_KINDS,
     Reference,
     check_reference,
+    inner_product_fault,
     references,
     written_faults,
     written_signature,
@@ -63,7 +65,6 @@ from cascade_sim.scenario.yaml import KeyPath, Problem
 if TYPE_CHECKING:
     from cascade_sim.logs.store.format import About
 
-WITH_CODES = ("towers",)  # built-in nets whose logit is an inner product (models.nets.codes)
 MIN_HAZARD = sqrt(2.0 / pi)  # of the standard normal at 0, as where tails are drawn (agents.advertisers)
 FURTHEST_BELOW = 4.0  # sigmas between squashing and 0: a normal draw falls further once in 32,000
 
@@ -217,9 +218,11 @@ def _check_learned_route(
         yield Problem(where, unknown_name("model", model, scenario.models), uses=(("models",), where))
         return
     spec, section = scenario.models[model], ("models", model)
-    if spec.kind in MODEL_KINDS.built_in and spec.kind not in WITH_CODES:
+    if spec.kind in MODEL_KINDS.built_in and spec.kind not in INNER_PRODUCTS:
         text = f"'{model}' is of kind {spec.kind}, which has no inner product to search the corpus by; "
-        text += f"use a model of kind {' or '.join(WITH_CODES)}, or a class with encode_users and encode_ads"
+        text += (
+            f"use a model of kind {' or '.join(INNER_PRODUCTS)}, or a class with encode_users and encode_ads"
+        )
         yield Problem(where, text, uses=(where, (*section, "kind")))
     if PAIR_FEATURE in spec.features:
         text = f"'{model}' sees {PAIR_FEATURE}, a feature of user and ad together, and no inner product has "
@@ -266,6 +269,10 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
                 text = f"has no meaning for recipe {spec.recipe} (only for {' and '.join(fits)}); remove it"
                 yield Problem(path, text, uses=((*at, "recipe"),))
         yield from check_recipe(spec, given, at)
+        fault = inner_product_fault(spec.kind, folder) if spec.trained_by.crosses else ""
+        if fault:
+            uses = ((*at, "kind"), (*at, "recipe"))
+            yield Problem((*at, "kind"), f"recipe {spec.recipe} {fault}", uses=uses)
         yield from check_objective(spec, given, at)
         yield from _check_target(scenario, given, at, spec)
         yield from _check_proxied(scenario, at, spec)
@@ -292,7 +299,7 @@ def _check_proxied(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator
     if spec.teacher is None and baseline is not None:
         ranker = resolve_arm(scenario, baseline).ranking.model
         known = scenario.models.get(ranker)
-        if known is None or known.trained_by.has_teacher:
+        if known is None or not known.trained_by.has_objective:
             text = f"the baseline arm ranks by '{ranker}', which is no logloss model to be held to"
             yield Problem(own, text, uses=(own, ("report", "baseline"), ("cascade", "ranking", "model")))
     for name, other in scenario.models.items():
@@ -325,7 +332,7 @@ def _check_target(
         if not spec.trained_by.gives_probabilities:
             text = f"recipe {spec.recipe} learns the order of the fused score, which has no target; remove it"
             yield Problem(target, text, uses=(target, recipe))
-        if not spec.trained_by.has_teacher:
+        if spec.trained_by.has_objective:
             for key in OBJECTIVE_KEYS:
                 if (*at, key) in given and getattr(spec, key) != type(spec).model_fields[key].default:
                     text = "is for models of clicks: single clicks are learned from by log loss; remove it"
@@ -392,11 +399,15 @@ def _check_data(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Pr
         keys = " or ".join(f"phases.{phase}" for phase in spec.data)
         text = f"no requests in {' and '.join(spec.data)}; set {keys} above 0"
         yield Problem(path, text, uses=(path, ("phases", "cold_start"), ("phases", "log")))
+    is_chosen = phases.exploration < 1 and phases.log > 0 and "log" in spec.data
+    if spec.recipe_values.get("positives") == "shown" and not is_chosen:
+        text = "every page of these phases is random, so nothing was shown by choice; use log, or clicks"
+        yield Problem(path, text, uses=(path, (*at, "recipe_options"), ("phases", "exploration")))
 
 
 def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
     path, recipe = (*at, "teacher"), (*at, "recipe")
-    teachers = [n for n, s in scenario.models.items() if not s.trained_by.has_teacher]
+    teachers = [n for n, s in scenario.models.items() if s.trained_by.has_objective]
     known = ", ".join(teachers) or "none; add a model with recipe logloss"
     teacher = scenario.models.get(spec.teacher) if spec.teacher is not None else None
     if spec.teacher is None:
@@ -406,8 +417,10 @@ def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator
         yield Problem(path, f"a model cannot be its own teacher; use one of: {known}", uses=(path, recipe))
     elif teacher is None:
         yield Problem(path, unknown_name("model", spec.teacher, teachers), uses=(path, recipe))
-    elif teacher.trained_by.has_teacher:
+    elif not teacher.trained_by.has_objective:
         text = f"'{spec.teacher}' is itself a student (recipe {teacher.recipe}); use one of: {known}"
+        if not teacher.trained_by.has_teacher:
+            text = f"'{spec.teacher}' learns by {teacher.recipe}, which gives no pCTR; use one of: {known}"
         yield Problem(path, text, uses=(path, recipe, ("models", spec.teacher, "recipe")))
     elif teacher.target != spec.target and spec.trained_by.gives_probabilities:
         text = f"'{spec.teacher}' predicts a {teacher.target} and this model a {spec.target}; make them agree"
@@ -818,7 +831,7 @@ def _check_dumper(scenario: Scenario, name: str) -> Iterator[Problem]:
 
 
 def _gives_logits(spec: ModelSpec) -> bool:
-    return not spec.trained_by.has_teacher and OBJECTIVES[spec.objective].gives_logits()
+    return spec.trained_by.has_objective and OBJECTIVES[spec.objective].gives_logits()
 
 
 def _check_designs(scenario: Scenario) -> Iterator[Problem]:

@@ -199,7 +199,7 @@ class ModelSpec(Section):
     data: Annotated[tuple[Phase, ...], Field(strict=False)] = Field(
         default=("cold_start", "log"),
         min_length=1,
-        description="For logloss: phases whose impressions it learns from.",
+        description="For recipes that learn from logged impressions: the phases that they are of.",
     )
     teacher: Name | None = Field(
         default=None,
@@ -266,9 +266,14 @@ class ModelSpec(Section):
         return self.recipe not in RECIPES
 
     @property
+    def recipe_values(self) -> dict[str, Any]:
+        """All options of its recipe by name; those that are not given at their defaults."""
+        return self.trained_by.with_defaults(self.recipe_options)
+
+    @property
     def always_listed(self) -> int:
         """How many of the ranking stage's best are in every list that it learns from."""
-        k = self.trained_by.with_defaults(self.recipe_options).get("k", 0)
+        k = self.recipe_values.get("k", 0)
         return int(k if self.sample.best is None else self.sample.best)
 
     @property
@@ -322,8 +327,8 @@ def objective_of(spec: ModelSpec) -> Objective:
 def check_objective(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> Iterator[Problem]:
     """What is wrong with a model's objective, its options and its calibrator."""
     yield from _check_proxy(spec, at)
-    if spec.trained_by.has_teacher:
-        fits = " and ".join(name for name, recipe in RECIPES.items() if not recipe.has_teacher)
+    if not spec.trained_by.has_objective:
+        fits = " and ".join(name for name, recipe in RECIPES.items() if recipe.has_objective)
         for key in OBJECTIVE_KEYS:
             if (*at, key) in given and not (key == "held_out" and spec.proxy_calibrator is not None):
                 text = f"has no meaning for recipe {spec.recipe} (only for {fits}); remove it"
@@ -357,7 +362,7 @@ def check_recipe(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> It
     yield from (Problem((*own, name), text, uses=(recipe,)) for name, text in faults.items() if text)
     if any(faults.values()) or not spec.trained_by.has_teacher:
         return
-    options, size = spec.trained_by.with_defaults(spec.recipe_options), (*at, "sample", "per_request")
+    options, size = spec.recipe_values, (*at, "sample", "per_request")
     for name in ("k", "quota"):
         if name in options and options[name] >= spec.sample.per_request:
             text = f"{options[name]} of lists of {spec.sample.per_request} leave nothing to choose"

@@ -33,7 +33,13 @@ from cascade_sim.scenario.market import find_profile
 from cascade_sim.scenario.schema import Scenario, retrievals
 from cascade_sim.scenario.sections import NAME, SIMILARITY, SIMILARITY_KEYS
 from cascade_sim.scenario.user_code.process_settings import preserve_global_state
-from cascade_sim.scenario.user_code.signatures import Fault, faults_in, signature_in, signature_of
+from cascade_sim.scenario.user_code.signatures import (
+    Fault,
+    faults_in,
+    methods_in,
+    signature_in,
+    signature_of,
+)
 from cascade_sim.scenario.yaml import KeyPath
 from cascade_sim.storage import user_code
 from cascade_sim.storage.checksums import MANIFEST
@@ -42,7 +48,8 @@ from cascade_sim.storage.files import below, read_file
 from cascade_sim.version import PACKAGE, folder_of
 
 MODEL_KEYS = ("hidden", "dims")  # of a model's section, that are keywords of the built-in nets
-ENCODERS = ("encode_users", "encode_ads")  # of a model that a retriever searches by
+INNER_PRODUCTS = ("towers",)  # built-in nets whose logit is one (models.nets.codes); of classes, those with:
+ENCODERS = ("encode_users", "encode_ads")
 OWN_FORMS = "path/to/file.py:Class or package.module:Class"
 
 
@@ -361,6 +368,24 @@ def written_signature(reference: Reference, folder: Path) -> Signature | None:
     where, _, name = kind.rpartition(":")
     file = find_file(kind, folder) if is_file_reference(kind) else find_module(where)
     return signature_in(file, name, find_module) if file is not None else None
+
+
+def inner_product_fault(kind: str, folder: Path) -> str:
+    """Why the logit of a model is no inner product of two codes; empty if it is, or the text cannot tell."""
+    if kind in INNER_PRODUCTS:
+        return ""
+    needs = f"needs a logit that is an inner product: {', '.join(INNER_PRODUCTS)}, or a class with "
+    needs += " and ".join(ENCODERS)
+    if kind in MODEL_KINDS.built_in:
+        return f"{needs}, found {kind}"
+    if kind in MODEL_KINDS.registered:
+        methods: set[str] | None = {name for name in ENCODERS if hasattr(MODEL_KINDS.registered[kind], name)}
+    else:
+        where, _, name = kind.rpartition(":")
+        file = find_file(kind, folder) if is_file_reference(kind) else find_module(where)
+        methods = None if file is None else methods_in(file, name, find_module)
+    missing = () if methods is None else [name for name in ENCODERS if name not in methods]
+    return f"{needs}; {kind.rpartition(':')[2]} has no {' and no '.join(missing)}" if missing else ""
 
 
 def require_options(scenario: Scenario, home: Path) -> None:

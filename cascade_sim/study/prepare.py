@@ -64,6 +64,7 @@ from cascade_sim.training.data import (
     lists_for,
     logged_rows,
     pages,
+    positives,
     sample_lists,
     share_learned,
 )
@@ -195,6 +196,9 @@ class Preparation:
         logged = {name: logged_rows(self.logs, phases[name]) for name in specs}
 
         def read(name: str) -> Samples:
+            if specs[name].trained_by.crosses:
+                init_bid = self.sim.platform.bids.init_bid
+                return positives(name, specs[name], self.logs, phases[name], init_bid, self.sim.seed)
             if specs[name].target == "conversion":
                 return self._clicked(name, phases[name])
             return pages(self.logs, phases[name], self.sim.seed)
@@ -207,7 +211,8 @@ class Preparation:
         data: dict[Any, Samples] = {}  # several models at once: what they have in common is there once
         own: dict[str, Samples] = {}
         for name, spec in specs.items():
-            same = (spec.target, spec.delay_correction, spec.delay_window, *phases[name])
+            told = spec.recipe_values.get("positives")
+            same = (spec.target, spec.delay_correction, spec.delay_window, told, *phases[name])
             if same not in data:
                 data[same] = read(name)
             own[name] = data[same]

@@ -129,7 +129,7 @@ def _objectives(evaluation: Evaluation) -> dict[str, Any]:
             **specs[model].model_dump(include={"ranking", "fit"}),  # where they are not the usual ones
         }
         for arm, model in trained.items()
-        if not specs[model].trained_by.has_teacher
+        if specs[model].trained_by.has_objective
     }
     models = {trained[arm] for arm in arms}
     sweep = sweep_section(evaluation, arms, QUALITY_RESAMPLES, evaluation.sim.seed)

@@ -21,7 +21,7 @@ from cascade_sim.foundation import random as draws
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, slot_predictions
 from cascade_sim.models.slot_effects import SlotEffects
-from cascade_sim.models.training import POINTS, Impressions, Lists, TrainingMonitor
+from cascade_sim.models.training import POINTS, Impressions, Lists, Positives, TrainingMonitor
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.training.modules import KINDS
 
@@ -29,7 +29,7 @@ MOST = 20_000  # impressions, or candidates of a student, that a training is wat
 # Of those that it learns from: two looks at a sample take about as long as half a step with it.
 SHARE_OF_WORK = 0.1
 
-Samples = ClickedPages | Lists
+Samples = ClickedPages | Lists | Positives
 
 
 def is_held_out(data: Samples, share: float, seed: int) -> np.ndarray:
@@ -39,7 +39,7 @@ def is_held_out(data: Samples, share: float, seed: int) -> np.ndarray:
 
 def kept(data: Samples, keep: np.ndarray) -> Samples:
     """Some of the requests.  keep: [L] bool"""
-    if isinstance(data, ClickedPages):
+    if not isinstance(data, Lists):
         return data.take(keep)
     return Lists(**{name: column[keep] for name, column in data.arrays().items()})
 
@@ -59,7 +59,7 @@ def monitor_for(
 ) -> TrainingMonitor:
     """Watches a net of a section's objective; `by_sample`: one that learns from single impressions."""
     is_own = spec.kind not in KINDS or spec.has_custom_recipe
-    if isinstance(part, Lists):
+    if not isinstance(part, ClickedPages):
         return TrainingMonitor(part, is_of_own_class=is_own)
     look = partial(_measured, spec=spec, view=view, pages=part, slots=slots)
     return TrainingMonitor(part.shown if by_sample else part, look, is_of_own_class=is_own)
@@ -109,7 +109,7 @@ def _measured(
 
 
 def _requests(data: Samples) -> np.ndarray:
-    return data.request if isinstance(data, ClickedPages) else np.arange(len(data.users))
+    return np.arange(len(data.users)) if isinstance(data, Lists) else data.request
 
 
 def _size(data: Samples | Impressions) -> int:

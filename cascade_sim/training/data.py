@@ -27,7 +27,7 @@ from cascade_sim.foundation.kernels import select_top
 from cascade_sim.foundation.limits import MAX_LEARNED
 from cascade_sim.models.delays import correct_delays
 from cascade_sim.models.page_training import ClickedPages, dumped_scores, make_pages, page_offsets
-from cascade_sim.models.training import Impressions, Lists, chunk_of_order
+from cascade_sim.models.training import Impressions, Lists, Positives, chunk_of_order
 from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.storage.tables import Columns, iterate_table, read_table, table_rows
 
@@ -35,6 +35,7 @@ SMALLEST = np.float64(np.finfo(np.float32).tiny)  # of a fused score whose logar
 COLUMNS = ["user", "context", "ad", "examination", "click"]
 CLICKED_COLUMNS = ["user", "context", "ad", "click", "conversion"]
 PAGE_COLUMNS = ["request", "pctr"]
+POSITIVE_COLUMNS = ["request", "user", "context", "ad", "click", "is_explored"]
 # Of a market's log, for `dumped_context`; and `raw_score`, where it is there.
 DUMPED = ("request", "prediction", "click", "click_time", "model_version", "is_explored", "served_by_stage")
 
@@ -80,6 +81,41 @@ def clicked(
         )
     user, context, ad = (columns[key][keep] for key in ("user", "context", "ad"))
     return Impressions(user, context, ad, chance[keep], label[keep])
+
+
+def positives(
+    name: str,
+    spec: ModelSpec,
+    logs: Path,
+    phases: Iterable[str],
+    init_bid: np.ndarray,
+    seed: int = 0,
+) -> Positives:
+    """The logged impressions that a model is to tell from others, of these phases.
+
+    UserError where there are none.
+    """
+    columns = _logged(logs, list(phases), POSITIVE_COLUMNS, seed)
+    assert columns is not None
+    found = positives_of(columns, spec, init_bid)
+    if not len(found.ads):
+        which = spec.recipe_values["positives"]
+        raise UserError(
+            f"model {name!r} has {len(columns['ad']):,} impressions and none to learn from "
+            f"as positives: {which}; raise the requests of the phases"
+        )
+    return found
+
+
+def positives_of(columns: Mapping[str, np.ndarray], spec: ModelSpec, init_bid: np.ndarray) -> Positives:
+    """The clicked impressions of a log or, by `positives: shown`, all that the cascade itself chose to show.
+
+    A click on a page of exploration is a click; that dice showed an ad says nothing of it. init_bid [A].
+    """
+    is_clicked = spec.recipe_values["positives"] == "clicks"
+    keep = columns["click"].astype(bool) if is_clicked else ~columns["is_explored"]
+    user, context, ad, request = (columns[key][keep] for key in ("user", "context", "ad", "request"))
+    return Positives(user, context, ad, request, np.log(init_bid).astype(np.float32))
 
 
 def pages(logs: Path, phases: Iterable[str], seed: int = 0) -> ClickedPages:

@@ -23,7 +23,7 @@ from cascade_sim.models.training import Lists, TrainingPlan, list_scores, train
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.storage.model_store import ModelStore, content_key
-from cascade_sim.training.curves import learning_curve_of, monitor_for
+from cascade_sim.training.curves import Samples, learning_curve_of, monitor_for
 from cascade_sim.training.modules import KINDS
 
 # Of a calibrator with a net of its own: the part held out is small, and soon learnt by heart.
@@ -54,13 +54,13 @@ def fit(
     module: nn.Module,
     spec: ModelSpec,
     view: FeatureView,
-    data: ClickedPages | Lists,
+    data: Samples,
     plan: TrainingPlan,
     *,
     what: str,
     recipe: Recipe | None = None,
     calibrator: Calibrator | None = None,
-    part: ClickedPages | Lists | None = None,
+    part: Samples | None = None,
 ) -> Fitted:
     """Train a net in place by the recipe of its section; on pages, for its objective, whose heads it has.
 
@@ -85,7 +85,7 @@ def fit(
         plan = replace(plan, monitor=monitor_for(spec, view, part, slots, by_sample))
     with errors_of(what, own) if is_own else nullcontext():
         try:
-            if isinstance(data, Lists):
+            if not isinstance(data, ClickedPages):
                 train(module, view, data, recipe, plan, spec.recipe_options)
             elif by_sample:
                 train(module, view, data.shown, recipe, plan)

@@ -8,7 +8,7 @@ bytes, and leaves the weights there under their content key. Whatever it does no
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from cascade_sim.foundation.workers import Job
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, net_to_train, served_net
 from cascade_sim.models.recipes import Recipe
-from cascade_sim.models.training import Impressions, Lists
+from cascade_sim.models.training import Impressions, Lists, Positives
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.storage.checkpoints import load_state, save_state
 from cascade_sim.storage.files import below, folder_inside
@@ -220,8 +220,9 @@ def _view(state: Mapping[str, Any]) -> FeatureView:
 
 
 def _samples(arrays: Mapping[str, Any]) -> Samples:
-    if "teacher_logit" in arrays:
-        return Lists(**arrays)
+    for form in (Lists, Positives):
+        if {column.name for column in fields(form)} == arrays.keys():
+            return form(**arrays)
     own = {name: arrays[name] for name in ("lists", "request", "dumped")}
     return ClickedPages(
         Impressions(**{name: values for name, values in arrays.items() if name not in own}), **own

@@ -5,10 +5,13 @@ stage ranks by. `is_best` [L, m] marks the ads of the list that the stage has to
 mean over the lists; those on all pairs of a list take O(m^2) of memory.
 """
 
+import math
+
 import torch
 from torch.nn import functional
 
 TINY = 1e-6
+MIN_CHANCE = 1e-9  # of an ad to be in a batch
 
 
 def best_of(target: torch.Tensor, k: int) -> torch.Tensor:
@@ -44,6 +47,46 @@ def infonce(score: torch.Tensor, is_best: torch.Tensor) -> torch.Tensor:
     others = torch.logsumexp(score.masked_fill(is_best, -torch.inf), dim=1, keepdim=True)
     lost = torch.logaddexp(score, others) - score
     return (lost * is_best).sum() / is_best.sum().clamp_min(1)
+
+
+def in_batch(
+    score: torch.Tensor,
+    is_same: torch.Tensor,
+    log_chance: torch.Tensor | None = None,
+    correct_own: bool = True,
+) -> torch.Tensor:
+    """Sampled softmax: -mean_i log [exp s_ii / sum_j exp s_ij], of rows whose own ad stands in column i.
+
+    `is_same` [B, C] marks columns that hold the ad of their row once more (accidental hits), which are left
+    out. With `log_chance` [C], s_ij - log Q_j stand for s_ij, so that an ad is not punished for being in many
+    batches (logQ correction). The own ad is always there, so no draw: without `correct_own`, s_ii stays
+    and the others are s_ij - log((C - 1) Q_j), which estimates the sum over all ads.
+
+    >>> score, same = torch.tensor([[1.0, 0.0, 5.0]]), torch.tensor([[False, False, True]])
+    >>> round(in_batch(score, same).item(), 3)
+    0.313
+    """
+    own = torch.arange(len(score), device=score.device)
+    if log_chance is not None:
+        corrected = score - log_chance
+        if not correct_own:
+            is_own = own[:, None] == torch.arange(score.shape[1], device=score.device)
+            corrected = torch.where(is_own, score, corrected - math.log(max(score.shape[1] - 1, 1)))
+        score = corrected
+    return functional.cross_entropy(score.masked_fill(is_same, -torch.inf), own)
+
+
+def log_chance(share: torch.Tensor, drawn: int, uniform: int, n_ads: int) -> torch.Tensor:
+    """log Q*, by which a sampled softmax is corrected: how likely a column holds an ad, of B + B' columns.
+
+    Q* = (B p + B' / M) / (B + B'): B = `drawn` columns hold ads by their shares p, B' = `uniform` any of the
+    M = `n_ads` ads alike. Shares are cut at MIN_CHANCE.
+
+    >>> log_chance(torch.tensor([0.5]), 2, 2, 4).exp().tolist()
+    [0.375]
+    """
+    chance = (drawn * share + uniform / n_ads) / (drawn + uniform)
+    return torch.log(chance.clamp(MIN_CHANCE, 1.0))
 
 
 def soft_top_k(

@@ -138,9 +138,9 @@ def id_tables(module: nn.Module) -> IdTables | None:
 
 
 def table_rows(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters of a net that are tables, each row an id."""
-    own = id_tables(module)
-    return [] if own is None else list(own.rows.values())
+    """The parameters of a net, or of several, that are tables, each row an id."""
+    own = (part for part in module.modules() if isinstance(part, IdTables))
+    return [row for tables in own for row in tables.rows.values()]
 
 
 def with_tables(module: nn.Module, tables: IdTables | None) -> nn.Module:

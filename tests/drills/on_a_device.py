@@ -46,12 +46,13 @@ from cascade_sim.models.slot_effects import SlotEffects  # noqa: E402
 from cascade_sim.models.training import (  # noqa: E402
     Impressions,
     Lists,
+    Positives,
     TrainingMonitor,
     TrainingPlan,
     chunk_of_rank,
     train,
 )
-from cascade_sim.scenario.plugins import MODEL_KINDS, find_class  # noqa: E402
+from cascade_sim.scenario.plugins import INNER_PRODUCTS, MODEL_KINDS, find_class  # noqa: E402
 from cascade_sim.training.modules import input_widths  # noqa: E402
 from worlds.clicked_ads import AD, ADS, LOGIT, USER, USERS, VIEW  # noqa: E402
 from worlds.pretend_device import PretendDevice  # noqa: E402
@@ -141,7 +142,10 @@ def trainings() -> Iterator[tuple[str, str, Training]]:
         for objective in OBJECTIVES:
             yield kind, f"logloss, {objective}", partial(for_clicks, kind, objective)
         for name, recipe in RECIPES.items():
-            if recipe.has_teacher:
+            if recipe.crosses:
+                if kind in INNER_PRODUCTS:
+                    yield kind, name, partial(among_the_batch, kind, name)
+            elif recipe.has_teacher:
                 yield kind, name, partial(by_teacher, kind, name)
             else:
                 yield kind, f"{name}, single impressions", partial(by_sample, kind)
@@ -174,6 +178,15 @@ def by_sample(kind: str, batch: int, where: torch.device, view: FeatureView = VI
     net = fresh(kind, view=view)
     train(net, view, PAGES.shown, "logloss", TrainingPlan(EPOCHS, batch, RATE, device=where))
     return scores(net, view, PAGES.shown)
+
+
+def among_the_batch(kind: str, recipe: str, batch: int, where: torch.device) -> np.ndarray:
+    shown = PAGES.shown
+    request, log_bid = np.arange(len(shown.ads)), np.linspace(-1, 1, ADS, dtype=np.float32)
+    data = Positives(shown.users, shown.context, shown.ads, request, log_bid)
+    net = fresh(kind)
+    train(net, VIEW, data, recipe, TrainingPlan(EPOCHS, batch, RATE, device=where), {"uniform": 20})
+    return order_of(scores(net, VIEW, shown))
 
 
 def with_its_map(kind: str, batch: int, where: torch.device) -> np.ndarray:

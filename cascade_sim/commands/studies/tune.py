@@ -137,18 +137,17 @@ def _models(scenario: Scenario, given: str | None) -> list[str]:
     specs = scenario.models
     if given is None:
         return [
-            name
-            for name, spec in specs.items()
-            if not spec.trained_by.has_teacher and spec.calibrator is None
+            name for name, spec in specs.items() if spec.trained_by.has_objective and spec.calibrator is None
         ]
     names = list(dict.fromkeys(given.split(",")))
     for name in names:
         if name not in specs:
             raise UserError(f"--models: {unknown_name('model', name, specs)}")
-        if specs[name].trained_by.has_teacher:
-            raise UserError(
-                f"--models: {name} learns from a teacher; only models that learn from clicks are tuned"
-            )
+        if not specs[name].trained_by.has_objective:
+            how = f"learns by {specs[name].recipe}"
+            if specs[name].trained_by.has_teacher:
+                how = "learns from a teacher"
+            raise UserError(f"--models: {name} {how}; only models that learn from clicks are tuned")
     return names
 
 

@@ -87,6 +87,36 @@ def signature_in(file: Path, name: str, find_module: FindModule, depth: int = 0)
     return signature_in(file, base.id, find_module, depth + 1) if isinstance(base, ast.Name) else None
 
 
+def methods_in(file: Path, name: str, find_module: FindModule, depth: int = 0) -> set[str] | None:
+    """The names in the body of a class and of its bases; None if the text, which is not run, does not tell.
+
+    A base called Module is torch's.
+    """
+    try:
+        tree = ast.parse(read_file(file, follows=True))
+    except (SyntaxError, ValueError, OSError):
+        return None
+    bound = [node for node in _statements(tree) if name in _names(node)]
+    if len(bound) != 1 or depth > _DEEPEST:
+        return None
+    node = bound[0]
+    if isinstance(node, ast.ImportFrom):
+        original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
+        origin = find_module(node.module) if node.module and not node.level else None
+        return methods_in(origin, original, find_module, depth + 1) if origin is not None else None
+    if not isinstance(node, ast.ClassDef) or node.decorator_list or node.keywords:
+        return None
+    found = {inner for part in node.body for inner in _names(part)}
+    for base in node.bases:
+        if (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")) == "Module":
+            continue
+        own = methods_in(file, base.id, find_module, depth + 1) if isinstance(base, ast.Name) else None
+        if own is None:
+            return None
+        found |= own
+    return found
+
+
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
     """The statements at the top level, and those below a condition or a `try` there."""
     pending: list[ast.AST] = list(tree.body)
