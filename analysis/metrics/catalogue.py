@@ -439,7 +439,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
     ),
     Metric(
         name="welfare_vs_oracle",
-        label="Welfare vs oracle",
+        label="Welfare efficiency, baseline's candidates",
         unit="percent",
         meaning="Value created for advertisers, as a share of the oracle cascade's, which knows the true CTR "
         "of what the baseline retrieves. No bound: an arm that retrieves better ads, or admits more, can "
@@ -450,7 +450,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
     ),
     Metric(
         name="welfare_vs_corpus",
-        label="Welfare vs corpus",
+        label="Welfare efficiency, whole corpus",
         unit="percent",
         meaning="Value created for advertisers, as a share of that of the best page of the whole corpus: by "
         "true CTR × bid of the baseline's ranking stage, with no reserve and as many slots as any arm has. "

@@ -33,7 +33,8 @@ def test_a_scenario_without_the_section_keeps_the_data_it_had():
         ("off_policy.randomise={squashing: 0.1}", "set off_policy.randomise.reserve_cpc"),
         ("off_policy.targets.cheaper=[auction.reserve=1]", "did you mean 'auction.reserve_cpc'"),
         (
-            "off_policy={estimand: jittered, randomise: {squashing: 0.1}, targets: {a: [auction.squashing=0.2]}}",
+            "off_policy={estimand: jittered, randomise: {squashing: 0.1}, "
+            "targets: {a: [auction.squashing=0.2]}}",
             "0 0.4",
         ),
         ("off_policy.targets.other-model=[ranking.model=loglos]", "'loglos' 'logloss'?"),
