@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,9 @@ class Size:
     by_model: bool = False  # a two-tower model retrieves, in place of the similarity
 
 
+SMALLEST = Size(FEWEST["ads"], FEWEST["users"], FEWEST["requests"])
+
+
 @dataclass(frozen=True)
 class Cost:
     """What a size costs. Times are CPU time of one core."""
@@ -55,20 +58,16 @@ def sizes(most_requests: int) -> list[Size]:
 
     At last, the most ads with an approximate search, and a learned retriever of a million ads both ways.
     """
-    found = [Size(**FEWEST)]
+    found = [SMALLEST]
     largest = {**LARGEST, "requests": min(LARGEST["requests"], most_requests)}
     for name, most in largest.items():
         value = FEWEST[name] * 10
         while value <= most:
-            found.append(Size(**{**FEWEST, name: value}))
+            found.append(Size(**{**asdict(SMALLEST), name: value}))
             value *= 10
-    learned = {**FEWEST, "ads": LEARNED_ADS, "by_model": True}
-    return [
-        *found,
-        Size(**{**FEWEST, "ads": LARGEST["ads"]}, probes=PROBES),
-        Size(**learned),
-        Size(**learned, probes=PROBES),
-    ]
+    learned = replace(SMALLEST, ads=LEARNED_ADS, by_model=True)
+    large = replace(SMALLEST, ads=LARGEST["ads"], probes=PROBES)
+    return [*found, large, learned, replace(learned, probes=PROBES)]
 
 
 def measure(size: Size) -> Cost:
@@ -176,13 +175,11 @@ def _build(size: Size) -> tuple[Any, Any]:
     from cascade_sim.training.modules import build_module, make_scorer
 
     towers = {"kind": "towers", "features": SEEN, "dims": 14, "hidden": 32}
-    retrieval = {"size": RETRIEVED, "probes": size.probes}
+    retrieval: dict[str, Any] = {"size": RETRIEVED, "probes": size.probes}
     models = {"rank": towers, "logloss": towers}
-    if size.by_model:
-        retrieval["model"], models["retrieval"] = (
-            "retrieval",
-            {**towers, "features": [name for name in SEEN if name != "context"]},
-        )
+    if size.by_model:  # it gives a user the same ads at every visit, as the similarity does
+        retrieval["model"] = "retrieval"
+        models["retrieval"] = {**towers, "features": [name for name in SEEN if name != "context"]}
     cascade = {**SCENARIO["cascade"], "retrieval": retrieval}
     scenario = Scenario.model_validate(
         {
