@@ -545,12 +545,11 @@ REPLAY_MEASURES: dict[str, Metric] = by_name(
         bottom="expected_revenue",
     ),
     Metric(
-        name="cpc_error_vs_click_model",
-        label="CPC error vs click model",
+        name="cpc_error_vs_imputation",
+        label="CPC error vs imputation",
         unit="percent",
         meaning="How far charges are from what the same ranked list would have paid with the CTRs of the "
-        "click "
-        "model that is fitted to the log, as a share of the latter. A log has no true CTRs.",
+        "imputation model fitted to the log, as a share of the latter. A log has no true CTRs.",
         decimals=1,
         is_signed_or_near_zero=True,
         better="lower",
@@ -558,8 +557,8 @@ REPLAY_MEASURES: dict[str, Metric] = by_name(
         bottom="model_cpc",
     ),
     Metric(
-        name="cpc_bias_vs_click_model",
-        label="CPC bias vs click model",
+        name="cpc_bias_vs_imputation",
+        label="CPC bias vs imputation",
         unit="percent",
         meaning="The same with its sign: positive when advertisers are charged too much.",
         decimals=1,
@@ -569,8 +568,8 @@ REPLAY_MEASURES: dict[str, Metric] = by_name(
         bottom="model_cpc",
     ),
     Metric(
-        name="pages_as_logged",
-        label="Pages as logged",
+        name="page_match_rate",
+        label="Page match rate",
         unit="percent",
         meaning="Share of the requests that show the logged ads in the logged slots.",
         decimals=2,
@@ -579,10 +578,10 @@ REPLAY_MEASURES: dict[str, Metric] = by_name(
         bottom="requests",
     ),
     Metric(
-        name="prices_as_logged",
-        label="Prices as logged",
+        name="price_match_rate",
+        label="Price match rate",
         unit="percent",
-        meaning="Of the ads that stand where they stood, the share that is charged the logged price.",
+        meaning="Of the ads that are where they were, the share that is charged the logged price.",
         decimals=2,
         better="",
         top="logged_prices",

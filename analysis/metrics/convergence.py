@@ -3,13 +3,14 @@
 The learning rate falls to zero along a line, so at the end every training looks flat, and even a trained net
 gains a little to the end: it settles as its steps grow short, about as much in each quarter of the steps. A
 net that is not trained gains by going on, and most where its steps are long. So the gain of the second
-quarter less that of the last is what going on still brought with half of the steps to go: its descent.
+quarter less that of the last is what going on still brought with half of the steps to go: its residual
+improvement.
 
 It is told as a share of all that training gained, on the same samples at every point, with a 95 % interval
 over groups of them. Long steps go to and fro, so the losses between quarters are means over some points. The
 bound was set by the nets of one trial world: of 60 and of 180 steps they had 7 to 16 % (pointwise, softmax,
 rcr and jrc, on 250,000 impressions), of 1,400 and more, which longer training did not better, 0 to 5 %. The
-gain of the last quarter alone does not tell them apart: 1.5 % after 180 steps, 1.4 % after 1,400. What is
+gain of the last quarter alone does not distinguish them: 1.5 % after 180 steps, 1.4 % after 1,400. What is
 missed: a net that lacked 3 % of what it could gain had 5 %; one that lacked 9 % had 9 %.
 """
 
@@ -22,12 +23,14 @@ import numpy as np
 
 from cascade_sim.analysis.statistics.estimates import estimate
 
-STILL_GAINS = 0.06
+UNCONVERGED = 0.06
 MIN_GROUPS = 8
 AROUND = 0.1001  # of the steps, on either side of a quarter's end, are its points
 
 
-def descent(steps: Sequence[int], by_group: Sequence[Sequence[float]]) -> dict[str, float | None]:
+def residual_improvement(
+    steps: Sequence[int], by_group: Sequence[Sequence[float]]
+) -> dict[str, float | None]:
     """Gain of the second quarter of the steps less that of the last, as a share of the whole gain.
 
     by_group: [points, groups], the loss of each group at each point, the first before any step. None for too
@@ -36,7 +39,7 @@ def descent(steps: Sequence[int], by_group: Sequence[Sequence[float]]) -> dict[s
     >>> halved = [[0.5**step + group / 1000 for group in range(8)] for step in range(5)]  # in every quarter
     >>> (0.5 - 0.25 - (0.125 - 0.0625)) / (1 - 0.0625)
     0.2
-    >>> round(descent(range(5), halved)["value"], 3)
+    >>> round(residual_improvement(range(5), halved)["value"], 3)
     0.2
     """
     losses = np.asarray(by_group, np.float64)
@@ -56,7 +59,7 @@ def descent(steps: Sequence[int], by_group: Sequence[Sequence[float]]) -> dict[s
     return {"value": value / whole, "low": (value - margin) / whole, "high": (value + margin) / whole}
 
 
-def still_gains(line: Mapping[str, Any]) -> bool:
-    """Whether a training was cut short, by its line in metrics.json: significantly, and by enough."""
-    found = estimate(line.get("descent"))
-    return found.value is not None and found.is_above_zero and found.value > STILL_GAINS
+def is_unconverged(line: Mapping[str, Any]) -> bool:
+    """Whether a training has not converged, by its learning curve: significantly, and by enough."""
+    found = estimate(line.get("residual_improvement"))
+    return found.value is not None and found.is_above_zero and found.value > UNCONVERGED

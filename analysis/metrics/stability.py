@@ -95,9 +95,9 @@ def drift_section(
 
         deployments     how many there are
         judged          how many are past the transient: what all but `moved` and the paper's mark rest on
-        drifts          1 or 0: whether a level that returns is refused (`stationarity_test`), so that the
-                        mean over worlds is the share of those that drift; None with fewer than 50 judged
-        holds           1 or 0: whether that is not refused, and a random walk is; neither: it is left open
+        drifting        1 or 0: whether a level that returns is rejected (`stationarity_test`), so that
+                        the mean over worlds is the share of those that drift; None with fewer than 50 judged
+        stationary      1 or 0: whether that is not rejected, and a random walk is; neither: inconclusive
         slope           of the mean score, per deployment, with a 95 % interval for correlated noise
         persistence     the part of a departure from the level that is left one deployment later
         unit_root       the statistic of Dickey and Fuller: the lower, the surer the score comes back
@@ -139,8 +139,8 @@ def _level(curve: Sequence[float]) -> dict[str, Any]:
         return math.nan if found is None else float(getattr(found, name))
 
     return {
-        "drifts": None if found is None else float(found.drifts),
-        "holds": None if found is None else float(found.holds),
+        "drifting": None if found is None else float(found.is_drifting),
+        "stationary": None if found is None else float(found.is_stationary),
         "slope": _entry(of("slope"), of("low"), of("high")),
         "persistence": _entry(of("persistence")),
         "unit_root": _entry(of("unit_root")),

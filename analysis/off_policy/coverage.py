@@ -1,7 +1,7 @@
 """Do 95 % intervals cover in 95 of 100 logs? Estimates of many replications compared with the truth.
 
-Columns [M] hold one estimator's answers to one question, a replication each; NaN where it refused. Coverage
-is among the answers given: an estimator that refuses all has none.
+Columns [M] hold one estimator's answers to one question, a replication each; NaN where it gave none. Coverage
+is among the answers given: an estimator without any has none.
 
 False alarms: two independent logs of one policy are compared. The interval of the difference d = a - b is
 made of the two intervals (MOVER; Zou and Donner 2008), which need not be symmetric:
@@ -44,7 +44,7 @@ class Coverage:
     """How an estimator's answers to a question stand to the truth, over all replications."""
 
     replications: int
-    refused: float  # share
+    no_estimate: float  # share
     truth: float
     bias: float | None  # mean error of the answers
     bias_low: float | None  # 95 % interval of that mean
@@ -52,7 +52,7 @@ class Coverage:
     rmse: float | None
     coverage: Share
     width: float | None  # mean width of the intervals
-    false_alarms: Share
+    false_positive_rate: Share
 
     @property
     def verdict(self) -> CoverageVerdict | None:
@@ -66,7 +66,7 @@ class Coverage:
 
 
 def coverage_of(value: Floats, low: Floats, high: Floats, truth: float) -> Coverage:
-    """Coverage, bias and width of an estimator's answers and interval ends [M], NaN where it refused."""
+    """Coverage, bias and width of an estimator's answers and interval ends [M], NaN for no estimate."""
     is_given = np.isfinite(low) & np.isfinite(high)
     n = int(is_given.sum())
     covers = (low[is_given] <= truth) & (truth <= high[is_given])
@@ -78,7 +78,7 @@ def coverage_of(value: Floats, low: Floats, high: Floats, truth: float) -> Cover
         half = 1.96 * float(error.std(ddof=1)) / math.sqrt(n) if n > 1 else None
     return Coverage(
         replications=len(value),
-        refused=1.0 - n / len(value),
+        no_estimate=1.0 - n / len(value),
         truth=truth,
         bias=bias,
         bias_low=None if bias is None or half is None else bias - half,
@@ -86,12 +86,12 @@ def coverage_of(value: Floats, low: Floats, high: Floats, truth: float) -> Cover
         rmse=rmse,
         coverage=share(int(covers.sum()), n),
         width=width,
-        false_alarms=false_alarms(value, low, high),
+        false_positive_rate=false_positive_rate(value, low, high),
     )
 
 
-def false_alarms(value: Floats, low: Floats, high: Floats) -> Share:
-    """How often neighbouring replications, of one policy, seem to differ; without pairs that refused."""
+def false_positive_rate(value: Floats, low: Floats, high: Floats) -> Share:
+    """How often neighbouring replications, of one policy, seem to differ; without pairs that lack one."""
     pairs = len(value) // 2
     a, b = (slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2))
     is_given = np.isfinite(low[a]) & np.isfinite(low[b])

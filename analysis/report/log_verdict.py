@@ -114,7 +114,7 @@ def _answer(name: str, target: Mapping[str, Any], reward: str) -> LogAnswer:
     row: Mapping[str, Any] = estimators[speaks]
     decimals = decimals_for([estimate(answer["logged"]).value], 4)
     value, lift = Estimate(), Estimate()
-    if (finite(row.get("refused")) or 0.0) < 1 and row.get("verdict") != "refuse":
+    if (finite(row.get("no_estimate")) or 0.0) < 1 and row.get("verdict") != "refuse":
         value = shown_estimate(row, estimate(answer.get("truth")).value)
         # against itself a policy has a lift of zero, which says nothing
         if target["changes"] and row.get("lift_verdict") != "refuse":

@@ -7,19 +7,19 @@ all levels a drift. `stationarity_test` asks twice, each time against an autoreg
                  (Prais and Winsten 1954), their correlation corrected for its bias in short curves. Sees a
                  steady rise; a random walk has no slope, and is seen only now and then
     persistence  the sum of the autoregression around a level: how much of a departure is left at the next
-                 point. Refuses curves that come back more slowly than RETURNING: random walks, and lines
+                 point. Rejects curves that come back more slowly than RETURNING: random walks, and lines
 
 Neither t nor F holds with some hundred points that are highly correlated. Both statistics are compared with
 those of SIMULATED curves that keep a level: drawn with the curve's own autoregression (for the slope), or at
 a persistence of RETURNING (for the persistence). A curve drifts if twice the smaller p-value is below 0.05:
 about once in twenty, at most, of the levels that return at least as fast as RETURNING.
 
-`unit_root` is the test the other way round (Dickey and Fuller): only what refuses a random walk has been
-shown to come back. Between the two lie curves too short to tell, and they are left open.
+`unit_root` is the test the other way round (Dickey and Fuller): only what rejects a random walk has been
+shown to come back. Between the two lie curves too short to tell: inconclusive.
 
 >>> import numpy as np
 >>> noise = np.random.Generator(np.random.PCG64(1)).normal(size=200)
->>> stationarity_test(noise).drifts, stationarity_test(noise + 0.02 * np.arange(200)).drifts
+>>> stationarity_test(noise).is_drifting, stationarity_test(noise + 0.02 * np.arange(200)).is_drifting
 (False, True)
 """
 
@@ -58,14 +58,14 @@ class StationarityTest:
     drift_p: float  # of a level that returns
 
     @property
-    def drifts(self) -> bool:
-        """A level that returns is refused; also a curve that has broken off."""
+    def is_drifting(self) -> bool:
+        """A level that returns is rejected; also a curve that has broken off."""
         return not self.drift_p >= SIGNIFICANT
 
     @property
-    def holds(self) -> bool:
-        """It is not refused, and a random walk is."""
-        return not self.drifts and self.unit_root_p < SIGNIFICANT
+    def is_stationary(self) -> bool:
+        """It is not rejected, and a random walk is."""
+        return not self.is_drifting and self.unit_root_p < SIGNIFICANT
 
 
 def stationarity_test(curve: ArrayLike) -> StationarityTest:

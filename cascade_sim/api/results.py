@@ -290,7 +290,7 @@ class ImportResult(Result):
     Attributes:
         path: folder of the store.
         imported: the opened store and its validation.
-        replayed: share of a sample of pages that come out as logged under the declared rule (without one,
+        replayed: share of a sample of pages that match the log under the declared rule (without one,
             under the usual rule); None for logs of winners and for drawn pages.
     """
 

@@ -195,7 +195,7 @@ def budget_facts(spending: BudgetReplay | None, arms: dict[str, Arm], current: s
     return {
         "zone": spending.budgets.zone,
         "advertisers": spending.budgets.n_advertisers,
-        "ran_out": {name: spending.facts(arm) for name, arm in arms.items()},
+        "exhausted": {name: spending.facts(arm) for name, arm in arms.items()},
         "left_out": own.left_out,
         "left_out_shown": own.left_out_shown,
     }

@@ -94,10 +94,10 @@ def log_statement(
         "says": list(supported_queries(store, None if about.is_randomised else replayed)),
         **({} if reproduced is None else {"reproduced": reproduced.as_json()}),
         "resampled": clusters.as_json(),
-        "click_model": model_facts(store, clicks.model),
+        "imputation_model": model_facts(store, clicks.model),
         "replayed": {
-            "pages_as_logged": replayed,
-            "prices_as_logged": sums["logged_prices"] / sums["known_prices"]
+            "page_match_rate": replayed,
+            "price_match_rate": sums["logged_prices"] / sums["known_prices"]
             if sums["known_prices"]
             else None,
         },
@@ -118,7 +118,7 @@ def budget_notes(facts: dict[str, Any], current: str, others: Mapping[str, str])
     budgets = facts["budgets"]
     if budgets is None:
         return [NO_BUDGETS]
-    ran_out = budgets["ran_out"]
+    ran_out = budgets["exhausted"]
     told = [f"{ran_out[current]['advertisers']:,} as deployed"]
     told += [f"{ran_out[arm]['advertisers']:,} with {words}" for arm, words in others.items()]
     lines = [
@@ -141,7 +141,7 @@ def budget_notes(facts: dict[str, Any], current: str, others: Mapping[str, str])
 
 def notes(facts: dict[str, Any]) -> list[str]:
     """What a reader of an answer from a log must know, in sentences."""
-    resampled, replayed, model = facts["resampled"], facts["replayed"], facts["click_model"]
+    resampled, replayed, model = facts["resampled"], facts["replayed"], facts["imputation_model"]
     lines = [f"Intervals resample {resampled['by']}s ({resampled['units']:,} of them): {resampled['why']}."]
     if "reproduced" in facts:
         words = facts["reproduced"]["words"]
@@ -150,7 +150,7 @@ def notes(facts: dict[str, Any]) -> list[str]:
         lines.append(
             "Ads that pre-ranking left out are not in the log: the answer is for the logged auctions."
         )
-    pages, prices = replayed["pages_as_logged"], replayed["prices_as_logged"]
+    pages, prices = replayed["page_match_rate"], replayed["price_match_rate"]
     said = f"Replayed as deployed, {100 * pages:.2f} % of the pages are the logged ones"
     said += "." if prices is None else f", and {100 * prices:.2f} % of the prices on them."
     if pages < ENOUGH_ALIKE:

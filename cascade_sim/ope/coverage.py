@@ -52,7 +52,7 @@ AT_ONCE = 8192  # requests, about: large blocks are served faster, small ones fi
 
 @dataclass
 class Answers:
-    """All replications of one target: estimator -> [3, M] value, low, high (NaN: refused).
+    """All replications of one target: estimator -> [3, M] value, low, high (NaN: no estimate).
 
     `truth` is the sum of expected rewards until all requests are served, then their mean.
     """

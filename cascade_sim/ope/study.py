@@ -219,7 +219,7 @@ def estimate_row(estimate: OffPolicyEstimate) -> dict[str, Any]:
     figures = ("n", "ess_share", "mean_weight", "largest_share", "clipped_mass", "verdict", "reason")
     return {
         "estimate": _interval(estimate),
-        "refused": float(judged.verdict == "refuse"),
+        "no_estimate": float(judged.verdict == "refuse"),
         **{name: getattr(judged, name) for name in figures},
     }
 

@@ -46,7 +46,7 @@ class MetricChange:
     move: RelativeChange
     p: float  # adjusted
     tolerance: float
-    sees: float  # the relative change that would fail with a probability of 95 %
+    mde: float  # minimum detectable effect: the relative change found with a power of 95 %
     has_changed: bool  # to the last bit, in value or in any group
 
     @property
@@ -250,7 +250,7 @@ def judge(
             move=move,
             p=p,
             tolerance=tolerance,
-            sees=move.minimum_detectable_effect(level, tolerance),
+            mde=move.minimum_detectable_effect(level, tolerance),
             has_changed=before.arms[arm].values.get(metric) != after.arms[arm].values.get(metric)
             or move.se > ROUNDING,
         )

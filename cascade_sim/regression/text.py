@@ -55,7 +55,7 @@ def _notes(verdict: Verdict) -> list[str]:
 
 
 def _table(findings: list[MetricChange]) -> list[str]:
-    head = ("arm", "metric", "before", "now", "move", "95 % interval", "p (Holm)", "sees", "")
+    head = ("arm", "metric", "before", "after", "change", "95 % CI", "p (Holm)", "MDE", "")
     failed_first = sorted(findings, key=lambda finding: not finding.has_failed)
     rows = [head, *(_row(finding) for finding in failed_first)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
@@ -93,7 +93,7 @@ def _row(finding: MetricChange) -> tuple[str, ...]:
         percent(finding.move.relative) + " %",
         interval,
         "<0.0001" if finding.p < 1e-4 else f"{finding.p:.4f}",
-        f"{percent(finding.sees, sign=False)} %",
+        f"{percent(finding.mde, sign=False)} %",
         word,
     )
 

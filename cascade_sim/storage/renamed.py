@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-# Of a run and of an arm: earlier name -> present name. Each older run has at least one of them.
+# Of a run, an arm, a training and the off-policy part: earlier name -> present name.
 KEYS = {
     "culprit": "ablation",
     "evidence": "replay",
@@ -11,6 +11,9 @@ KEYS = {
     "welfare": "welfare_vs_oracle",
     "welfare_efficiency": "welfare_vs_oracle",
     "cpc_error_floor": "cpc_error_irreducible",
+    "pages_as_logged": "page_match_rate",
+    "descent": "residual_improvement",
+    "jitter": "estimand",
 }
 
 
@@ -20,12 +23,11 @@ def renamed_key(metrics: Mapping[str, Any]) -> tuple[str, str] | None:
     >>> renamed_key({"arms": {"mine": {"welfare": {"value": 0.9}}}})
     ('arms.mine.welfare', 'welfare_vs_oracle')
     """
-    arms = metrics.get("arms")
-    places = (
-        [("", metrics), *((f"arms.{name}.", arm) for name, arm in arms.items())]
-        if isinstance(arms, dict)
-        else []
-    )
+    places = [("", metrics), ("off_policy.", metrics.get("off_policy"))]
+    for group in ("arms", "training"):
+        parts = metrics.get(group)
+        if isinstance(parts, dict):
+            places += [(f"{group}.{name}.", part) for name, part in parts.items()]
     found = (
         (at + old, new)
         for at, part in places

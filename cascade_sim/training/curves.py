@@ -16,7 +16,7 @@ import numpy as np
 from torch import nn
 
 from cascade_sim.analysis.metrics import calibration, ranking
-from cascade_sim.analysis.metrics.convergence import descent
+from cascade_sim.analysis.metrics.convergence import residual_improvement
 from cascade_sim.foundation import random as draws
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, slot_predictions
@@ -76,7 +76,7 @@ def learning_curve_of(monitor: TrainingMonitor) -> dict[str, Any]:
         "loss": monitor.loss,
         "part_loss": [_finite(float(np.mean(losses))) for losses in monitor.by_group],
         **{name: [_finite(measures.get(name)) for measures in monitor.measures] for name in names},
-        "descent": descent(monitor.steps, monitor.by_group),
+        "residual_improvement": residual_improvement(monitor.steps, monitor.by_group),
     }
 
 

@@ -10,7 +10,7 @@ def row(value, low, high, truth, verdict="ok", reason="", ess=0.9):
     )
     return {
         "estimate": shown,
-        "refused": float(is_refused),
+        "no_estimate": float(is_refused),
         "covers": None if is_refused else float(low <= truth <= high),
         "n": 20000,
         "ess_share": ess,

@@ -92,9 +92,9 @@ def named(kind: Kind, requests: int, share: float, seed: int) -> dict[str, bool]
         )
 
     return {
-        "right": is_right and found["is_decided"],
-        "open": not found["is_decided"],
-        "wrong": not is_right and found["is_decided"],
+        "right": is_right and found["is_identified"],
+        "open": not found["is_identified"],
+        "wrong": not is_right and found["is_identified"],
         "exponent": holds,
         "others": all(is_same(key, value) for key, value in kind.others.items()),
     }

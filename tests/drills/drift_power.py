@@ -17,7 +17,7 @@ import numpy as np
 from cascade_sim.analysis.metrics.stability import stability
 from cascade_sim.analysis.statistics.levels import SIGNIFICANT, stationarity_test
 
-SHOWN = ("paper", "slope", "persistence", "drifts", "holds")
+SHOWN = ("paper", "slope", "persistence", "drifting", "stationary")
 
 
 def noise(rng: np.random.Generator, n: int, rho: float) -> np.ndarray:
@@ -71,7 +71,8 @@ def rates(kind: str, n: int, curves: int, seed: int = 1) -> dict[str, float]:
         found = stationarity_test(y)
         said = {
             "paper": not stability(y).is_stable, "slope": found.slope_p < SIGNIFICANT,
-            "persistence": found.persistence_p < SIGNIFICANT, "drifts": found.drifts, "holds": found.holds,
+            "persistence": found.persistence_p < SIGNIFICANT,
+            "drifting": found.is_drifting, "stationary": found.is_stationary,
         }  # fmt: skip
         counts = {name: counts[name] + said[name] for name in SHOWN}
     return {name: count / curves for name, count in counts.items()}

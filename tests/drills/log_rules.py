@@ -90,8 +90,8 @@ def main(argv: list[str] | None = None) -> int:
             log = RuledLog(seed, given.requests)
             declared = log.market(Path(place) / f"declared-{seed}")
             tally = audit_logs(declared).answer["tally"]
-            if tally["pages_as_logged"] != tally["requests"]:
-                faults.append(f"log {seed}: {tally['pages_as_logged']} of {tally['requests']} pages")
+            if tally["pages_matched"] != tally["requests"]:
+                faults.append(f"log {seed}: {tally['pages_matched']} of {tally['requests']} pages")
             note("declared", lifts(declared, log), log)
             own = log.declared()
             plain = replace(own, rounding=None, rounding_how=None, increment=None)

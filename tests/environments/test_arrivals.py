@@ -128,7 +128,7 @@ def test_in_a_world_that_changes_phases_follow_each_other_as_in_one_that_does_no
         phases = {**requests_by_phase(scenario), "off_policy": 300}
         return np.concatenate([joined(collected(one, *phase)[0], "times") for phase in phases.items()])
 
-    assert np.array_equal(times(), times("world.churn.life=3"))
+    assert np.array_equal(times(), times("world.churn.mean_lifetime_days=3"))
     assert np.all(np.diff(times()) > 0)
 
 

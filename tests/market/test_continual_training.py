@@ -65,7 +65,7 @@ def test_a_long_stream_gets_its_curves_and_its_mark(figures):
     assert drift["judged"] == drift["deployments"] - drift["deployments"] // 3
     assert all(len(found[m]) == n for m in ("mean_score", "mean_pctr", "mean_ctr", "logloss", "ece"))
     assert all(len(found[m]) == n for m in ("auc", "gauc", "page_auc", "page_gauc"))
-    assert drift["paper_stable"] in (0.0, 1.0) and drift["drifts"] in (0.0, 1.0)
+    assert drift["paper_stable"] in (0.0, 1.0) and drift["drifting"] in (0.0, 1.0)
     assert drift["slope"]["low"] < drift["slope"]["value"] < drift["slope"]["high"]
     past = [entry["value"] for entry in found["page_gauc"]][1 + drift["deployments"] // 3 :][
         : drift["judged"]
@@ -86,10 +86,10 @@ def test_over_worlds_the_verdict_becomes_the_share_of_those_that_drift(figures):
     studies = []
     for seed, mark in enumerate((1.0, 0.0, 1.0, 1.0)):
         section = section_of(figures)
-        section["drift"] = {**section["drift"], "drifts": mark}
+        section["drift"] = {**section["drift"], "drifting": mark}
         studies.append({"seed": seed, "market": {"arms": {"now": {"learning": section}}}})
     drift = combine_seeds(studies)["market"]["arms"]["now"]["learning"]["drift"]
-    assert drift["drifts"] == 0.75 and drift["deployments"] >= LAST
+    assert drift["drifting"] == 0.75 and drift["deployments"] >= LAST
     assert drift["slope"]["low"] == pytest.approx(drift["slope"]["value"])  # the same in all four
 
 

@@ -94,7 +94,9 @@ def test_the_panel_is_the_same_for_every_arm_and_its_requests_are_no_others(sim,
 
 
 def test_in_a_world_that_changes_a_panel_is_held_against_the_truth_of_its_day(sim, arm):
-    spec = sim.scenario.world.model_copy(update={"drift": Drift(per_day=0.3), "churn": Churn(life=2.0)})
+    spec = sim.scenario.world.model_copy(
+        update={"drift": Drift(per_day=0.3), "churn": Churn(mean_lifetime_days=2.0)}
+    )
     turned = Simulation(sim.scenario.model_copy(update={"world": spec}), sim.seed)
     own = turned.arm("now", resolved_arms(sim.scenario)["now"])
     known = with_stage_of(own, 0, own.last)  # the truth in both seats

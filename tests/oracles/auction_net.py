@@ -129,13 +129,13 @@ def compared(log: Path, place: Path) -> int:
     print(f"{'':<36}{'log':>12}{'replay':>12}")
     for name, (logged, replayed) in figures.items():
         print(f"{name:<36}{logged:>12.5g}{replayed:>12.5g}")
-    print(f"pages as logged: audit {tally['pages_as_logged']:,} of {tally['requests']:,}, replay {pages}")
+    print(f"pages as logged: audit {tally['pages_matched']:,} of {tally['requests']:,}, replay {pages}")
     faults = [
         name
         for name, (logged, replayed) in figures.items()
         if abs(replayed - logged) > NEAR * max(abs(logged), 0.01)
     ]
-    faults += ["pages"] if pages["pages_as_logged"] < MIN_PAGES else []
+    faults += ["pages"] if pages["page_match_rate"] < MIN_PAGES else []
     for fault in faults:
         print(f"FAILED {fault}")
     return 1 if faults else 0

@@ -349,6 +349,8 @@ def test_a_run_of_other_semantics_is_refused_with_both_numbers(tmp_path):
         ({"arms": {"a": {"fill_rate": {}, "welfare": {}}}}, "arms.a.welfare", "welfare_vs_oracle"),
         ({"arms": {"a": {"welfare_efficiency": {}}}}, "arms.a.welfare_efficiency", "welfare_vs_oracle"),
         ({"arms": {"a": {}}, "culprit": []}, "culprit", "ablation"),
+        ({"training": {"m": {"descent": {}}}}, "training.m.descent", "residual_improvement"),
+        ({"off_policy": {"jitter": "drop"}}, "off_policy.jitter", "estimand"),
     ],
 )
 def test_a_run_with_earlier_names_of_measures_is_refused_with_the_present_one(tmp_path, metrics, key, now):

@@ -59,7 +59,7 @@ def _panel(axes: Any, cells: Sequence[Coverage | None]) -> None:
             axes.axhspan(
                 at - 0.4, at + 0.4, facecolor="#EEF0F3", edgecolor="#C3CAD3", hatch="////", linewidth=0
             )
-            axes.text(93, at, "refused", ha="center", va="center", fontsize=LEAST, color=QUIET)
+            axes.text(93, at, "no estimate", ha="center", va="center", fontsize=LEAST, color=QUIET)
             continue
         low, high = expected_band(cell.coverage.n)
         axes.fill_betweenx(
@@ -73,8 +73,9 @@ def _panel(axes: Any, cells: Sequence[Coverage | None]) -> None:
                   color=color, zorder=3)  # fmt: skip
         if value < LOWEST:
             axes.text(LOWEST + 1.2, at, f"{value:.0f}", va="center", fontsize=LEAST, color=color)
-        if cell.refused > 0.005:
-            axes.text(100.8, at + 0.36, f"{100 * cell.refused:.0f} % refused", ha="right", va="bottom",
+        if cell.no_estimate > 0.005:
+            text = f"{100 * cell.no_estimate:.0f} % no estimate"
+            axes.text(100.8, at + 0.36, text, ha="right", va="bottom",
                       fontsize=LEAST, color=QUIET)  # fmt: skip
 
 
@@ -87,7 +88,7 @@ def _legend(figure: Any) -> None:
         "too seldom": Line2D([], [], color=MARKS["too seldom"], marker="o", markersize=4.0),
         "wider than needed": Line2D([], [], color=MARKS["wider than needed"], marker="o", markersize=4.0),
         "99.8 % band": Patch(color="#DCE8F2"),
-        "refused": Patch(facecolor="#EEF0F3", edgecolor="#C3CAD3", hatch="////", linewidth=0),
+        "no estimate": Patch(facecolor="#EEF0F3", edgecolor="#C3CAD3", hatch="////", linewidth=0),
     }
     figure.legend(list(entries.values()), list(entries), loc="outside upper center", ncols=5)
 

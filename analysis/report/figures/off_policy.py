@@ -23,12 +23,12 @@ SHOWN = {
     "parameters": ("local_linear", "local_dr", "ips", "snips", "direct_method", "doubly_robust"),
     "slates": ("slate_ips", "independent_ips", "direct_method", "cascade_dr"),
 }
-POINTS = tuple(marker for marker in MARKERS if marker != "X")  # a cross is a refusal
+POINTS = tuple(marker for marker in MARKERS if marker != "X")  # a cross is no estimate
 WIDEST = 40.0  # percent of the truth: intervals beyond are cut at the edge
 
 
 def off_policy_targets(metrics: Mapping[str, Any]) -> Any | None:
-    """A panel per log: estimates of revenue relative to the truth, with intervals; crosses where refused."""
+    """A panel per log: estimates of revenue relative to the truth, with intervals; a cross where none."""
     part = metrics.get("off_policy") or {}
     panels = {log: targets_of(part, log) for log in SHOWN} if part.get("targets") else {}
     panels = {log: targets for log, targets in panels.items() if targets and _is_known(targets)}
@@ -86,7 +86,7 @@ def _panel(axes: Any, targets: Mapping[str, Any], names: tuple[str, ...], looks:
             y = at + 0.18 * (i - (len(names) - 1) / 2)
             color, marker = looks[name]
             own = shown_estimate(row, truth)
-            if own.value is None or (finite(row.get("refused")) or 0.0) >= 1:
+            if own.value is None or (finite(row.get("no_estimate")) or 0.0) >= 1:
                 axes.plot([0.015], [y], marker="x", markersize=4.0, color=color, linestyle="none", zorder=3,
                           transform=axes.get_yaxis_transform())  # fmt: skip
                 continue
@@ -113,4 +113,4 @@ def _legend(figure: Any, looks: Mapping[str, Any]) -> None:
     ]
     marks.append(Line2D([], [], color=QUIET, marker="x", markersize=4.0, linestyle="none"))
     texts = [label(ESTIMATOR_NAMES.get(name, name)) for name in looks]
-    figure.legend(marks, [*texts, "refused"], loc="outside upper center", ncols=3, columnspacing=1.2)
+    figure.legend(marks, [*texts, "no estimate"], loc="outside upper center", ncols=3, columnspacing=1.2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cascade_sim.analysis.metrics.convergence import still_gains
+from cascade_sim.analysis.metrics.convergence import is_unconverged
 from cascade_sim.analysis.report.figures.style import COLORS, INK, QUIET, bare, blank, of_arms, short
 from cascade_sim.analysis.report.readings import training_lines
 from cascade_sim.analysis.statistics.estimates import finite
@@ -26,7 +26,7 @@ def training_curves(metrics: Mapping[str, Any]) -> Any | None:
     for axes, (model, line) in zip(panels.flat, lines.items(), strict=False):
         bare(axes, grid="y")
         axes.set_title(short(model, 17), loc="left", color=INK, fontsize=8.0)
-        color = GAINING if still_gains(line) else SETTLED
+        color = GAINING if is_unconverged(line) else SETTLED
         steps = line["steps"]
         shares = [step / max(steps[-1], 1) for step in steps]
         with of_arms(axes, model):

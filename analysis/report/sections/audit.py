@@ -9,7 +9,7 @@ from cascade_sim.analysis.report.section import Bullets, Columns, Heading, Secti
 from cascade_sim.analysis.report.short_page import short_page
 from cascade_sim.analysis.report.tables import Cell, Row, Table
 
-ALL_OF_THEM = "Every page comes out as it was logged."
+ALL_OF_THEM = "Every page matches the log."
 FOOT = "A page is as logged if the same ads stand in the same slots at the same prices, to the micro-unit."
 OF_REASONS = (
     " A reason that is a change of the rule counts a request only if the auction, re-run with the "
@@ -33,17 +33,17 @@ def share_text(n: int, of: int) -> str:
 
 
 def audit_headline(answer: Mapping[str, Any]) -> str:
-    """The share of pages that come out as logged, in a sentence; of a log that tells nothing, that."""
+    """The share of pages that match the log, in a sentence; of a log that tells nothing, that."""
     if answer["nothing_told"]:
         return f"Nothing can be told of the auction from this log: {answer['nothing_told']}"
     tally = answer["tally"]
-    pages = share_text(tally["pages_as_logged"], tally["requests"])
+    pages = share_text(tally["pages_matched"], tally["requests"])
     rule = "the declared rule" if answer["is_declared"] else "the rule that explains it best"
-    winners = share_text(tally["winners_as_logged"], tally["shown"])
-    prices = share_text(tally["prices_as_logged"], tally["prices"])
+    winners = share_text(tally["winners_matched"], tally["shown"])
+    prices = share_text(tally["prices_matched"], tally["prices"])
     parts = [f"{winners} of the winners" if answer["level"] != "winners" else "the winners cannot be told"]
     parts.append(f"{prices} of the prices" if tally["prices"] else "no price can be told")
-    return f"{pages} of the pages come out as logged under {rule} ({', '.join(parts)})"
+    return f"{pages} of the pages match the log under {rule} ({', '.join(parts)})"
 
 
 def audit_words(answer: Mapping[str, Any]) -> list[str]:
@@ -61,7 +61,7 @@ def audit_words(answer: Mapping[str, Any]) -> list[str]:
         )
     named = [entry for entry in reasons if entry["key"] != "unexplained"]
     unexplained = sum(entry["requests"] for entry in reasons if entry["key"] == "unexplained")
-    wrong = tally["requests"] - tally["pages_as_logged"]
+    wrong = tally["requests"] - tally["pages_matched"]
     if named:
         lines.append(f"Tested reasons explain {wrong - unexplained:,} of the {wrong:,} pages that differ.")
         first = named[0]
@@ -76,16 +76,16 @@ def audit_words(answer: Mapping[str, Any]) -> list[str]:
 
 
 def tally_table(answer: Mapping[str, Any]) -> Table:
-    """Pages, winners and prices: how many there are, and how many come out as logged."""
+    """Pages, winners and prices: how many there are, and how many match the log."""
     tally = answer["tally"]
 
     def row(label: str, of: int, n: int, hint: str) -> Row:
         return Row(label, [Cell(f"{of:,}"), Cell(f"{n:,}"), Cell(share_text(n, of))], hint=hint)
 
     rows = [
-        row("pages", tally["requests"], tally["pages_as_logged"], "all ads, slots and prices of a request"),
-        row("winners", tally["shown"], tally["winners_as_logged"], "the ad in a slot"),
-        row("prices", tally["prices"], tally["prices_as_logged"], "of the same ad in the same slot"),
+        row("pages", tally["requests"], tally["pages_matched"], "all ads, slots and prices of a request"),
+        row("winners", tally["shown"], tally["winners_matched"], "the ad in a slot"),
+        row("prices", tally["prices"], tally["prices_matched"], "of the same ad in the same slot"),
     ]
     return Table("Agreement with the log", "", ["logged", "as logged", "share"], rows)
 

@@ -15,7 +15,7 @@ Rows = Mapping[str, Mapping[str, Coverage]]  # by target and estimator
 MODEL_ONLY = ("direct_method",)  # its bias is unknown to its interval: shown for what it is
 EDGE = 0.05
 CSV_COLUMNS = (
-    *("reward", "target", "estimator", "requests", "replications", "ess_share", "refused", "truth"),
+    *("reward", "target", "estimator", "requests", "replications", "ess_share", "no_estimate", "truth"),
     *(
         "bias",
         "bias_low",
@@ -27,7 +27,7 @@ CSV_COLUMNS = (
         "coverage_low",
         "coverage_high",
     ),
-    *("pairs", "false_alarms", "false_alarms_low", "false_alarms_high"),
+    *("pairs", "false_positive_rate", "false_positive_rate_low", "false_positive_rate_high"),
 )
 
 
@@ -41,7 +41,15 @@ def coverage_tables(rows: Rows, ess_share: Mapping[str, float], reward: str) -> 
             f"{target}: {REWARDS[reward].lower()} {number_text(truth, decimals_for([truth], 4))}, "
             f"ESS {number_text(100 * ess_share[target], 0)} %"
         )
-        columns = ["refused %", "bias %", "RMSE %", "width %", "coverage %", "verdict", "false positives %"]
+        columns = [
+            "no estimate %",
+            "bias %",
+            "RMSE %",
+            "width %",
+            "coverage %",
+            "verdict",
+            "false positives %",
+        ]
         made.append(Table(title, "estimator", columns, lines))
     return made
 
@@ -52,13 +60,13 @@ def _cells(coverage: Coverage) -> list[Cell]:
 
     bias = Estimate(relative(coverage.bias), relative(coverage.bias_low), relative(coverage.bias_high))
     return [
-        Cell(number_text(100 * coverage.refused, 1)),
+        Cell(number_text(100 * coverage.no_estimate, 1)),
         cell(bias, 2, signed=True),
         Cell(number_text(relative(coverage.rmse), 2)),
         Cell(number_text(relative(coverage.width), 1)),
         _share_cell(coverage.coverage),
         Cell(coverage.verdict or MISSING),
-        _share_cell(coverage.false_alarms),
+        _share_cell(coverage.false_positive_rate),
     ]
 
 
@@ -91,28 +99,30 @@ def coverage_words(rows: Rows, requests: int) -> CoverageWords:
         f"{len(judged) - len(outside)} of {len(judged)} answers on logs of {requests:,} requests, the direct "
         "method's apart, cover as right 95 % intervals do: between "
         f"{100 * low:.1f} and {100 * high:.1f} % of {n:,} replications (a 99.8 % band, wider where some are "
-        f"refused; of {len(judged)} right ones, about {0.002 * len(judged):.1f} would lie outside)"
+        f"no estimate; of {len(judged)} right ones, about {0.002 * len(judged):.1f} would lie outside)"
     ]
     lines += [
         f"{row.verdict}: {ESTIMATOR_NAMES.get(name, name)} on {target}, "
         f"{100 * (row.coverage.value or 0):.1f} % of {row.coverage.n:,} answers"
         + (
-            f"; {100 * row.refused:.0f} % of the logs were refused, so those answered are a choice"
+            f"; {100 * row.no_estimate:.0f} % of the logs gave no estimate, so those that did are a selection"
             * _is_edge(row)
         )
         for target, name, row in outside
     ]
     refused = [
-        f"{ESTIMATOR_NAMES.get(name, name)} on {target}" for target, name, row in cells if row.refused == 1
+        f"{ESTIMATOR_NAMES.get(name, name)} on {target}"
+        for target, name, row in cells
+        if row.no_estimate == 1
     ]
     if refused:
-        lines.append(f"always refused: {', '.join(refused)}")
+        lines.append(f"never an estimate: {', '.join(refused)}")
     return CoverageWords(lines, not any(row.verdict == "too seldom" for _, _, row in outside))
 
 
 def _is_edge(coverage: Coverage) -> bool:
     """Whether refusing is so frequent that the logs that pass differ from the others."""
-    return EDGE < coverage.refused < 1 - EDGE
+    return EDGE < coverage.no_estimate < 1 - EDGE
 
 
 def coverage_csv(rows: Rows, ess_share: Mapping[str, float], reward: str, requests: int) -> str:
@@ -128,12 +138,17 @@ def coverage_csv(rows: Rows, ess_share: Mapping[str, float], reward: str, reques
                     requests,
                     row.replications,
                     ess_share[target],
-                    row.refused,
+                    row.no_estimate,
                     row.truth,
                 ),
                 *(row.bias, row.bias_low, row.bias_high, row.rmse, row.width),
                 *(row.coverage.n, row.coverage.value, row.coverage.low, row.coverage.high),
-                *(row.false_alarms.n, row.false_alarms.value, row.false_alarms.low, row.false_alarms.high),
+                *(
+                    row.false_positive_rate.n,
+                    row.false_positive_rate.value,
+                    row.false_positive_rate.low,
+                    row.false_positive_rate.high,
+                ),
             )
             lines.append(",".join("" if value is None else str(value) for value in values))
     return "\n".join(lines) + "\n"

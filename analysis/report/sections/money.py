@@ -21,7 +21,7 @@ MONEY_MEASURES = (
     "welfare_vs_oracle",
     "revenue_vs_oracle",
 )
-LOGGED_MONEY = ("cpc", "cpc_error_vs_click_model", "cpc_bias_vs_click_model", "revenue_pcoc")
+LOGGED_MONEY = ("cpc", "cpc_error_vs_imputation", "cpc_bias_vs_imputation", "revenue_pcoc")
 
 
 def money_section(metrics: Mapping[str, Any]) -> Section | None:

@@ -134,13 +134,13 @@ def targets_table(part: Mapping[str, Any], log: str, reward: str) -> Table | Non
 
 
 def _answer_cell(row: Mapping[str, Any], decimals: int, truth: float | None) -> Cell:
-    refused = finite(row.get("refused")) or 0.0
+    refused = finite(row.get("no_estimate")) or 0.0
     if refused >= 1:
         return Cell("no estimate")
     shown = cell(shown_estimate(row, truth), decimals)
     covers = finite(row.get("covers"))
     tone = "down" if covers == 0 else ""
-    note = f"refused in {percent_number(refused, 0)} % of worlds" if refused > 0 else ""
+    note = f"no estimate in {percent_number(refused, 0)} % of worlds" if refused > 0 else ""
     return Cell(shown.text, shown.interval, shown.margin, tone, note)
 
 
@@ -298,7 +298,7 @@ def off_policy_words(part: Mapping[str, Any], is_pooled: bool = False) -> list[s
                 counts["direct"] += [] if covers is None else [covers]
                 continue
             n_asked += 1
-            n_refused += finite(row.get("refused")) or 0.0
+            n_refused += finite(row.get("no_estimate")) or 0.0
             counts["covers"] += [] if covers is None else [covers]
     if not counts["covers"]:
         return []
@@ -307,7 +307,7 @@ def off_policy_words(part: Mapping[str, Any], is_pooled: bool = False) -> list[s
     words = [
         f"From the randomised logs alone, {percent_number(share, 0)}{NBSP}% {what} that weigh what was "
         f"logged have the simulator's truth in their 95{NBSP}% interval; "
-        f"{percent_number(n_refused / n_asked, 0)}{NBSP}% of the questions were refused, since the log "
+        f"{percent_number(n_refused / n_asked, 0)}{NBSP}% of the targets have no estimate, since the log "
         "explores too little for them."
     ]
     if counts["direct"]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
-from cascade_sim.analysis.metrics.convergence import STILL_GAINS, still_gains
+from cascade_sim.analysis.metrics.convergence import UNCONVERGED, is_unconverged
 from cascade_sim.analysis.report.figures.training import training_curves
 from cascade_sim.analysis.report.readings import training_lines
 from cascade_sim.analysis.report.section import Figure, Section, TablePart, Text
@@ -21,16 +21,16 @@ COLUMNS = {
     "loss": Measure("loss", "ratio", "", 4),
     "half": Measure("GAUC, half way", "ratio", "", 4),
     "end": Measure("GAUC, end", "ratio", "", 4),
-    "descent": Measure("descent %", "percent", "", 1),
+    "residual_improvement": Measure("residual improvement %", "percent", "", 1),
 }
 ABOUT = (
     "A model is looked at before its first step and at twenty even distances, always on the same samples: "
     "on requests that were held out of its training (its key validation) or, where none were, on some that "
     "it learned from. The loss is that which it is trained by; GAUC is on the clicks of these pages. Steps "
     "grow shorter along a line to the end, so every curve ends flat. What tells whether a net was trained is "
-    "its descent: the gain of the second quarter of the steps less that of the last, as a share of all that "
-    "it gained, with a 95 % interval over groups of samples. A net still gains where this is beyond "
-    "chance and more than {share}. “(first)” is the first deployment, which wrote the log."
+    "its residual improvement: the gain of the second quarter of the steps less that of the last, as a share "
+    "of all that it gained, with a 95 % interval over groups of samples. A net has not converged where this "
+    "is significant and more than {share}. “(first)” is the first deployment, which wrote the log."
 )
 
 
@@ -52,19 +52,19 @@ def training_section(metrics: Mapping[str, Any]) -> Section | None:
                 training_curves,
                 "What loss and GAUC had still to gain, by model and share of the steps",
                 "What was left of each model's gain, in its loss and its GAUC, while it trained. Models that "
-                "still gained are in another colour.",
+                "are not converged are in another colour.",
             ),
             Text(slots_words(metrics), "small"),
-            Text(ABOUT.format(share=percent(STILL_GAINS, 0)), "small"),
+            Text(ABOUT.format(share=percent(UNCONVERGED, 0)), "small"),
         ),
         short="Training",
     )
 
 
 def training_warnings(metrics: Mapping[str, Any]) -> list[str]:
-    """A sentence if some models were not trained to the end; nothing otherwise."""
+    """A sentence if some models have not converged; nothing otherwise."""
     lines = training_lines(metrics)
-    cut = {model: line for model, line in lines.items() if still_gains(line)}
+    cut = {model: line for model, line in lines.items() if is_unconverged(line)}
     if not cut:
         return []
     told = [
@@ -72,13 +72,13 @@ def training_warnings(metrics: Mapping[str, Any]) -> list[str]:
     ]
     rest = [f"{len(cut) - MANY} others"] if len(cut) > MANY else []
     return [
-        f"Training not converged: {listed([*told, *rest])} of {len(lines)} still gained. What is said of "
+        f"Training not converged: {listed([*told, *rest])} of {len(lines)} still improving. What is said of "
         "models here may change with more epochs or smaller batches."
     ]
 
 
 def training_table(metrics: Mapping[str, Any]) -> Table:
-    """A row per model: how long it was trained, where it ended, and whether it still gained."""
+    """A row per model: how long it was trained, where it ended, and whether it converged."""
     lines = training_lines(metrics)
 
     def at(line: Mapping[str, Any], name: str, share: float) -> Estimate:
@@ -91,9 +91,12 @@ def training_table(metrics: Mapping[str, Any]) -> Table:
         column(COLUMNS["loss"], [at(line, "part_loss", 1.0) for line in lines.values()]),
         column(COLUMNS["half"], [at(line, "gauc", 0.5) for line in lines.values()]),
         column(COLUMNS["end"], [at(line, "gauc", 1.0) for line in lines.values()]),
-        column(COLUMNS["descent"], [estimate(line.get("descent")) for line in lines.values()]),
+        column(
+            COLUMNS["residual_improvement"],
+            [estimate(line.get("residual_improvement")) for line in lines.values()],
+        ),
         [
-            Cell("not converged", tone="down") if still_gains(line) else Cell("converged")
+            Cell("not converged", tone="down") if is_unconverged(line) else Cell("converged")
             for line in lines.values()
         ],
     ]

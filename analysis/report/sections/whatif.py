@@ -130,7 +130,7 @@ def measures_table(answer: Mapping[str, Any], most: int | None = None) -> Table:
 
 def calibration_table(answer: Mapping[str, Any]) -> Table | None:
     """Observed against predicted clicks of an imported log's click model; None where there is none."""
-    model = (answer.get("replay") or {}).get("click_model")
+    model = (answer.get("replay") or {}).get("imputation_model")
     if not model:
         return None
     rows = [

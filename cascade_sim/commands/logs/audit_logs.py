@@ -11,7 +11,7 @@ from cascade_sim.commands.options import PATH, json_option, out_option
 from cascade_sim.foundation.terminal import echo, joined
 
 EXIT_CODES = """\b
-Exit code  0  every page comes out as it was logged
+Exit code  0  every page matches the log
            1  some do not; the table says why. Or the log tells nothing of its auction
            2  a mistake in the command or the log"""
 
@@ -38,7 +38,7 @@ def command(log: Path, infer: bool, adopt: bool, out: Path | None, as_json: bool
     echo(json_text(answer) if as_json else audit_text(answer))
     for path in found.files:
         echo(path, err=as_json)
-    is_whole = answer["tally"]["pages_as_logged"] == answer["tally"]["requests"]
+    is_whole = answer["tally"]["pages_matched"] == answer["tally"]["requests"]
     return 0 if is_whole and not answer["nothing_told"] else 1
 
 

@@ -74,8 +74,8 @@ class Fit:
     priced: int = 0  # prices that it can be held to
     pages: int = 0
     differs: int = 0  # places where its ad or price is not the best rule's
-    only_it: int = 0  # of those, where it alone is right
-    only_best: int = 0
+    only_this_rule: int = 0  # of those, where it alone is right
+    only_best_rule: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Inference:
     prices: int
     fitted_to: int
     notes: tuple[str, ...]
-    is_decided: bool
+    is_identified: bool
 
     @property
     def best(self) -> Fitted:
@@ -206,7 +206,7 @@ def _with_step_of_a_unit(auctions: Auctions, rule: Rule, gained: int) -> tuple[R
 
 
 def explained_places(auctions: Auctions, rule: Rule) -> int:
-    """Winners and prices that come out as logged."""
+    """Winners and prices that match the log."""
     held = match_pages(auctions, replay(auctions, rule), rule)
     shown = auctions.shown >= 0
     return int((held.is_same_ad & shown).sum() + (held.is_same_price & held.is_priced).sum())
@@ -320,22 +320,22 @@ def judge(store: LogStore, fits: list[Fit], rows: np.ndarray, fitted_to: int, sa
             is_open = first_held.is_priced & held.is_priced
             differs = (played.column != first.column) | ((played.micros != first.micros) & is_open)
             entry.differs += int(differs.sum())
-            entry.only_it += int((differs & is_right & ~first_right).sum())
-            entry.only_best += int((differs & ~is_right & first_right).sum())
-    notes, is_decided = _identified(fits, sample, n_prices, len(rows))
-    return Inference(tuple(fits), len(rows), n_winners, n_prices, fitted_to, tuple(notes), is_decided)
+            entry.only_this_rule += int((differs & is_right & ~first_right).sum())
+            entry.only_best_rule += int((differs & ~is_right & first_right).sum())
+    notes, is_identified = _identified(fits, sample, n_prices, len(rows))
+    return Inference(tuple(fits), len(rows), n_winners, n_prices, fitted_to, tuple(notes), is_identified)
 
 
 def _identified(fits: list[Fit], sample: Auctions, n_prices: int, n_requests: int) -> tuple[list[str], bool]:
     """What the log cannot tell, in sentences; and whether it tells the pricing rule."""
     from scipy.stats import binomtest
 
-    notes, is_decided = [], True
+    notes, is_identified = [], True
     best = fits[0].fitted.rule
     for entry in fits[1:]:
         if entry.is_declared:
             continue
-        rule = entry.fitted.rule
+        rule, only = entry.fitted.rule, (entry.only_best_rule, entry.only_this_rule)
         both = f"{best.pricing} and {rule.pricing}"
         if entry.differs == 0:
             why = _why_alike(sample, best, rule)
@@ -343,17 +343,17 @@ def _identified(fits: list[Fit], sample: Auctions, n_prices: int, n_requests: in
                 f"{both} are indistinguishable by this log: they give the same ads and prices on all "
                 f"{n_requests:,} held-out requests{why}"
             )
-            is_decided = False
-        elif (n := entry.only_it + entry.only_best) == 0 or binomtest(entry.only_best, n).pvalue > SURE:
+            is_identified = False
+        elif (n := sum(only)) == 0 or binomtest(only[0], n).pvalue > SURE:
             notes.append(
                 f"{both} cannot be distinguished with confidence: of {entry.differs:,} places where they "
                 "differ, "
-                f"{best.pricing} alone is right in {entry.only_best:,}, {rule.pricing} in {entry.only_it:,}"
+                f"{best.pricing} alone is right in {only[0]:,}, {rule.pricing} in {only[1]:,}"
             )
-            is_decided = False
+            is_identified = False
     if n_prices == 0:
         notes.append("no prices were logged: pricing, rounding and reserve cannot be known")
-        is_decided = False
+        is_identified = False
     told = fits[0].fitted.details
     if sample.pctr is None:
         notes.append("no pCTRs were logged: the squashing exponent cannot be known")
@@ -371,7 +371,7 @@ def _identified(fits: list[Fit], sample: Auctions, n_prices: int, n_requests: in
             "no price shows a reserve; if there is one, it lies between "
             f"{bound['low']:g} and {bound['high']:g}"
         )
-    return notes, is_decided
+    return notes, is_identified
 
 
 def _why_alike(sample: Auctions, best: Rule, other: Rule) -> str:

@@ -66,7 +66,7 @@ SETTLED = 2_000  # requests that tell what a declared rule leaves open
 
 @dataclass
 class Tally:
-    """How much comes out as logged. Winners and prices are of shown ads; prices of those that can be told."""
+    """How much matches the log. Winners and prices are of shown ads; prices of those that can be told."""
 
     unit: int  # that prices were logged in, micro-units
     requests: int = 0
@@ -106,14 +106,14 @@ class Tally:
     def as_json(self) -> dict[str, Any]:
         return {
             "requests": self.requests,
-            "pages_as_logged": self.pages,
+            "pages_matched": self.pages,
             "shown": self.shown,
-            "winners_as_logged": self.winners,
+            "winners_matched": self.winners,
             "prices": self.priced,
-            "prices_as_logged": self.prices,
+            "prices_matched": self.prices,
             "prices_off_by_rounding": self.off_by[self.unit],
             "unit": self.unit / 1e6,
-            "prices_that_cannot_be_told": self.open_prices,
+            "prices_undetermined": self.open_prices,
             "shown_without_price": self.no_price,
             "bids": self.bids,
             "by_slot": [
@@ -138,7 +138,7 @@ class Audit:
         return pd.DataFrame(rows, columns=columns)
 
     def tally(self) -> pd.DataFrame:
-        """Pages, winners and prices: how many there are and how many come out as logged."""
+        """Pages, winners and prices: how many there are and how many match the log."""
         import pandas as pd
 
         rows = [[what, of, n, n / of if of else None] for what, of, n in tally_rows(self.answer["tally"])]
@@ -155,15 +155,15 @@ class Audit:
 
     def title(self) -> str:
         tally = self.answer["tally"]
-        return f"Audit of {self.answer['log']}: {tally['pages_as_logged']:,} of {tally['requests']:,} pages"
+        return f"Audit of {self.answer['log']}: {tally['pages_matched']:,} of {tally['requests']:,} pages"
 
 
 def tally_rows(tally: dict[str, Any]) -> list[tuple[str, int, int]]:
-    """(what, how many there are, how many come out as logged)"""
+    """(what, how many there are, how many match the log)"""
     return [
-        ("pages", tally["requests"], tally["pages_as_logged"]),
-        ("winners", tally["shown"], tally["winners_as_logged"]),
-        ("prices", tally["prices"], tally["prices_as_logged"]),
+        ("pages", tally["requests"], tally["pages_matched"]),
+        ("winners", tally["shown"], tally["winners_matched"]),
+        ("prices", tally["prices"], tally["prices_matched"]),
     ]
 
 
@@ -303,7 +303,7 @@ def assumed(store: LogStore) -> Rule:
 
 
 def replayed_share(store: LogStore) -> float | None:
-    """The share of a sample of pages that come out as logged under the declared rule, without one GSP.
+    """The share of a sample of pages that match the log under the declared rule, without one GSP.
 
     None where pages cannot be run again: only winners were logged, or pages were drawn.
     """
@@ -483,7 +483,7 @@ def open_words(tally: Tally, store: LogStore) -> list[str]:
 
 
 def budget_words(store: LogStore, rule: Rule, wrong: np.ndarray) -> list[str]:
-    """Whether pages come out as logged once nobody counts as out: then the budgets are not those in force."""
+    """Whether pages match the log once nobody counts as out: then the budgets are not those in force."""
     if spending_of(store) is None or not len(wrong):
         return []
     rows = chosen_rows(wrong, SETTLED)
@@ -493,7 +493,7 @@ def budget_words(store: LogStore, rule: Rule, wrong: np.ndarray) -> list[str]:
         return []
     of = "the" if len(rows) == len(wrong) else "a sample of"
     return [
-        f"{right:,} of {of} {len(rows):,} pages that do not come out as logged would if nobody counted as "
+        f"{right:,} of {of} {len(rows):,} pages that do not match the log would if nobody counted as "
         "out: are the budgets in another unit or of other days, or is the log a sample of the traffic?"
     ]
 
@@ -509,8 +509,8 @@ def inference_json(found: Inference) -> dict[str, Any]:
             "prices": entry.prices / entry.priced if entry.priced else None,
             "is_declared": entry.is_declared,
             "differs": entry.differs,
-            "only_it": entry.only_it,
-            "only_best": entry.only_best,
+            "only_this_rule": entry.only_this_rule,
+            "only_best_rule": entry.only_best_rule,
         }
 
     return {
@@ -518,7 +518,7 @@ def inference_json(found: Inference) -> dict[str, Any]:
         "held_out": found.requests,
         "held_out_winners": found.winners,
         "held_out_prices": found.prices,
-        "is_decided": found.is_decided,
+        "is_identified": found.is_identified,
         "rules": [row(entry) for entry in found.fits],
     }
 

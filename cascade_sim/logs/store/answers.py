@@ -51,7 +51,7 @@ def supported_queries(store: LogStore, replayed: float | None = None) -> tuple[s
 
     Args:
         store: the log.
-        replayed: share of pages that come out as logged under the declared rule (without one, under the usual
+        replayed: share of pages that match the log under the declared rule (without one, under the usual
             rule); None where nothing can be replayed.
     """
     about, known = store.about, Known.of(store)
@@ -98,7 +98,7 @@ def _replay(about: About, known: Known, replayed: float | None, can: list[str], 
     else:
         asked += others
     what = f"{_joined(asked)} within the logged set"
-    share = "" if replayed is None else f"{100 * replayed:.3g} % of the pages come out as logged"
+    share = "" if replayed is None else f"{100 * replayed:.3g} % of the pages match the log"
     rule = "the usual rule (none is declared)" if about.rule is None else "the declared rule"
     if replayed is not None and replayed < MIN_PAGES:
         cannot.append(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cascade_sim.analysis.metrics.convergence import STILL_GAINS, descent, still_gains
+from cascade_sim.analysis.metrics.convergence import UNCONVERGED, is_unconverged, residual_improvement
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.training import Impressions, TrainingMonitor, TrainingPlan, train
 from cascade_sim.training.curves import learning_curve_of
@@ -22,7 +22,7 @@ def curve(gain, settling=0.0, noise=0.0, seed=0, groups=32):
 
 
 def flagged(losses):
-    return still_gains({"descent": descent(range(21), losses)})
+    return is_unconverged({"residual_improvement": residual_improvement(range(21), losses)})
 
 
 def approach(speed):
@@ -35,7 +35,7 @@ def test_an_approach_is_cut_short_where_much_of_it_came_in_the_second_quarter(sp
 
 
 def test_the_value_is_the_second_quarters_gain_less_the_lasts_as_a_share_of_all():
-    found = descent(range(21), curve(approach(3)))
+    found = residual_improvement(range(21), curve(approach(3)))
     # Around a quarter, a half and three quarters, means of five points.
     at = [np.exp(-3 * WAY[middle - 2 : middle + 3]).mean() for middle in (5, 10, 15)]
     expected = (at[0] - at[1] - (at[2] - np.exp(-3))) / (1 - np.exp(-3))
@@ -43,7 +43,9 @@ def test_the_value_is_the_second_quarters_gain_less_the_lasts_as_a_share_of_all(
 
 
 def test_settling_as_steps_grow_short_is_no_gain_of_going_on():
-    assert descent(range(21), curve(approach(50), settling=0.2))["value"] == pytest.approx(0, abs=1e-6)
+    assert residual_improvement(range(21), curve(approach(50), settling=0.2))["value"] == pytest.approx(
+        0, abs=1e-6
+    )
 
 
 def test_noise_alone_is_seldom_called_a_gain():
@@ -54,15 +56,15 @@ def test_noise_alone_is_seldom_called_a_gain():
 
 def test_what_cannot_be_told_is_left_open():
     nothing = {"value": None, "low": None, "high": None}
-    assert descent(range(21), curve(approach(3), groups=7)) == nothing
-    assert descent(range(4), np.ones((4, 32))) == nothing
-    assert descent(range(21), np.ones((21, 32))) == nothing  # nothing was gained
+    assert residual_improvement(range(21), curve(approach(3), groups=7)) == nothing
+    assert residual_improvement(range(4), np.ones((4, 32))) == nothing
+    assert residual_improvement(range(21), np.ones((21, 32))) == nothing  # nothing was gained
     broken = curve(approach(3))
     broken[7, 3] = np.nan
-    assert descent(range(21), broken) == nothing
-    assert not still_gains({"descent": nothing}) and not still_gains({})
-    assert not still_gains({"descent": {"value": STILL_GAINS / 2, "low": 0.001, "high": 0.1}})
-    assert not still_gains({"descent": {"value": 0.3, "low": -0.1, "high": 0.7}})
+    assert residual_improvement(range(21), broken) == nothing
+    assert not is_unconverged({"residual_improvement": nothing}) and not is_unconverged({})
+    assert not is_unconverged({"residual_improvement": {"value": UNCONVERGED / 2, "low": 0.001, "high": 0.1}})
+    assert not is_unconverged({"residual_improvement": {"value": 0.3, "low": -0.1, "high": 0.7}})
 
 
 def clicks(n, seed):
@@ -90,4 +92,4 @@ def test_nets_of_few_steps_are_told_from_a_trained_one(rate, steps, is_cut):
     monitor, batch = TrainingMonitor(clicks(8000, 2)), 128
     train(net, VIEW, clicks(steps * batch, 1), "logloss", TrainingPlan(1, batch, rate, monitor=monitor))
     line = learning_curve_of(monitor)
-    assert line["steps"][-1] == steps and still_gains(line) == is_cut, line["descent"]
+    assert line["steps"][-1] == steps and is_unconverged(line) == is_cut, line["residual_improvement"]

@@ -104,26 +104,36 @@ def noisy(n, seed, slope=0.0):
 def test_a_transient_is_left_out_a_third_of_the_deployments_or_as_many_as_told():
     curve = [20.0 * 0.8**i + x for i, x in enumerate(noisy(150, 3))]
     found = section(curve)
-    assert (found["deployments"], found["judged"], found["drifts"], found["holds"]) == (150, 100, 0.0, 1.0)
+    assert (found["deployments"], found["judged"], found["drifting"], found["stationary"]) == (
+        150,
+        100,
+        0.0,
+        1.0,
+    )
     whole = section(curve, after=0)
-    assert (whole["judged"], whole["drifts"], whole["holds"]) == (150, 1.0, 0.0)
+    assert (whole["judged"], whole["drifting"], whole["stationary"]) == (150, 1.0, 0.0)
     assert section(curve, after=30)["judged"] == 120
 
 
 def test_a_steady_slope_past_the_transient_drifts_and_is_told_per_deployment():
     found = section(noisy(150, 4, slope=0.05))
     slope = found["slope"]
-    assert (found["drifts"], found["holds"]) == (1.0, 0.0) and found["drift_p"] < 0.01
+    assert (found["drifting"], found["stationary"]) == (1.0, 0.0) and found["drift_p"] < 0.01
     assert slope["low"] < 0.05 < slope["high"] and slope["value"] == pytest.approx(0.05, abs=0.01)
     assert found["slope_p"] <= found["drift_p"] and found["unit_root"]["value"] is not None
 
 
 def test_fewer_than_fifty_deployments_past_the_transient_are_not_judged():
     few, enough = section(noisy(74, 5)), section(noisy(75, 5))
-    assert few["judged"] == 74 - 74 // 3 == 50 and few["drifts"] is not None
+    assert few["judged"] == 74 - 74 // 3 == 50 and few["drifting"] is not None
     found = section(noisy(72, 5))
-    assert (found["judged"], found["drifts"], found["holds"], found["drift_p"]) == (48, None, None, None)
-    assert found["slope"] == {"value": None, "low": None, "high": None} and enough["drifts"] is not None
+    assert (found["judged"], found["drifting"], found["stationary"], found["drift_p"]) == (
+        48,
+        None,
+        None,
+        None,
+    )
+    assert found["slope"] == {"value": None, "low": None, "high": None} and enough["drifting"] is not None
 
 
 def test_the_scale_is_that_of_the_deployments_past_the_transient():
@@ -148,9 +158,9 @@ def test_the_typical_factor_counts_half_and_double_alike():
 
 def test_a_seat_without_scores_has_no_mark_and_a_curve_that_breaks_is_unstable():
     without = section([None] * LAST)
-    assert without["paper_stable"] is None and without["drifts"] is None
+    assert without["paper_stable"] is None and without["drifting"] is None
     broken = section([*zigzag(LAST - 1), None])
-    assert (broken["paper_stable"], broken["drifts"]) == (0.0, 1.0)
+    assert (broken["paper_stable"], broken["drifting"]) == (0.0, 1.0)
     assert broken["paper_change"]["value"] is None and broken["slope"]["value"] is None
 
 

@@ -59,22 +59,22 @@ def test_p_values_of_a_unit_root_fall_with_the_statistic_and_meet_the_published_
 
 def test_a_steady_rise_drifts_and_its_slope_is_told_with_an_interval():
     found = stationarity_test(noise(seeded(1), 160, 0.5) + 0.02 * np.arange(160))
-    assert found.drifts and not found.holds and found.slope_p < 0.01
+    assert found.is_drifting and not found.is_stationary and found.slope_p < 0.01
     assert found.low < 0.02 < found.high and found.low > 0
     down = stationarity_test(noise(seeded(1), 160, 0.5) - 0.02 * np.arange(160))
-    assert down.drifts and down.high < 0
+    assert down.is_drifting and down.high < 0
 
 
 def test_noise_that_lasts_is_no_drift_and_comes_back():
     found = stationarity_test(3.0 + noise(seeded(2), 160, 0.8))
-    assert not found.drifts and found.holds
+    assert not found.is_drifting and found.is_stationary
     assert found.low < 0 < found.high and found.unit_root_p < 0.05
     assert found.persistence == pytest.approx(0.8, abs=0.15)
 
 
 def test_a_random_walk_is_seen_by_its_persistence():
     found = stationarity_test(noise(seeded(4), 200, 1.0))
-    assert found.drifts and found.persistence_p < 0.025 and found.unit_root_p > 0.05
+    assert found.is_drifting and found.persistence_p < 0.025 and found.unit_root_p > 0.05
     assert found.persistence > RETURNING
 
 
@@ -87,13 +87,13 @@ def test_the_verdict_does_not_depend_on_unit_level_or_direction():
 
 def test_curves_without_noise_are_judged_by_what_they_are():
     level, line = stationarity_test(np.full(80, -3.1)), stationarity_test(0.5 * np.arange(80))
-    assert level.holds and (level.slope, level.slope_p) == (0.0, 1.0)
-    assert line.drifts and line.slope == line.low == line.high == pytest.approx(0.5)
+    assert level.is_stationary and (level.slope, level.slope_p) == (0.0, 1.0)
+    assert line.is_drifting and line.slope == line.low == line.high == pytest.approx(0.5)
 
 
 def test_a_curve_that_has_broken_off_drifts_and_nothing_more_is_known():
     found = stationarity_test([*np.zeros(90), np.nan])
-    assert found.drifts and not found.holds and np.isnan(found.slope)
+    assert found.is_drifting and not found.is_stationary and np.isnan(found.slope)
 
 
 @pytest.mark.parametrize("curve", [np.zeros(LEAST - 1), np.zeros((2, 80))])
@@ -114,7 +114,7 @@ def test_the_interval_of_a_slope_covers_it_as_often_as_it_says():
 @pytest.mark.parametrize("kind", list(LEVELS))
 def test_a_level_is_seldom_called_a_drift_whatever_the_correlation_of_its_noise(kind, n):
     """Nominal 5 %: of 200 curves 10, more than 20 once in 800 times; at 0.95 and 100 points some more."""
-    assert rates(kind, n, 200)["drifts"] <= 0.10
+    assert rates(kind, n, 200)["drifting"] <= 0.10
 
 
 POWER = [
@@ -129,12 +129,12 @@ POWER = [
 @pytest.mark.drill
 @pytest.mark.parametrize(("kind", "n", "least"), POWER)
 def test_lines_and_random_walks_are_found(kind, n, least):
-    assert kind in DRIFTS and rates(kind, n, 200)["drifts"] >= least
+    assert kind in DRIFTS and rates(kind, n, 200)["drifting"] >= least
 
 
 @pytest.mark.drill
 def test_a_random_walk_is_seldom_said_to_hold():
-    assert rates("random walk", 200, 200)["holds"] <= 0.10
+    assert rates("random walk", 200, 200)["stationary"] <= 0.10
 
 
 def test_kinds_of_curves_are_drawn_alike_each_time():

@@ -29,10 +29,8 @@ def markets(tmp_path_factory):
 def test_a_log_that_follows_its_rule_exits_with_0(markets, capsys):
     assert main(["audit-logs", str(markets / "good")]) == 0
     out = capsys.readouterr().out
-    assert out.split("\n")[1].startswith(
-        "100 % of the pages come out as logged under the declared rule (100 %"
-    )
-    assert "Every page comes out as it was logged." in out
+    assert out.split("\n")[1].startswith("100 % of the pages match the log under the declared rule (100 %")
+    assert "Every page matches the log." in out
 
 
 def headline(capsys):
@@ -48,9 +46,7 @@ def test_the_headline_is_the_share_of_whole_pages(tmp_path, capsys):
     stored(tmp_path / "m", replace(made, price=price), GSP)
     assert main(["audit-logs", str(tmp_path / "m")]) == 1
     told = headline(capsys)
-    assert told.startswith(
-        "3.3 % of the pages come out as logged under the declared rule (100 % of the winners,"
-    )
+    assert told.startswith("3.3 % of the pages match the log under the declared rule (100 % of the winners,")
 
 
 @pytest.mark.parametrize("slots, words", [(1, "Nothing can be told"), (3, "the winners cannot be told")])
@@ -122,7 +118,7 @@ def test_the_page_has_the_answer_first_and_loads_nothing(markets, tmp_path):
     page = Words()
     page.feed((tmp_path / "audit.html").read_text())
     text = " ".join(" ".join(page.text).split())
-    answer = "100 % of the pages come out as logged under the rule that explains it best"
+    answer = "100 % of the pages match the log under the rule that explains it best"
     assert page.loaded == []
     assert 0 < text.index(answer) < text.rindex("Rule identification") < text.rindex("Its parameters")
     assert "squashing 0.5, rounded up to 0.01" in text
@@ -141,7 +137,7 @@ def test_names_of_the_log_cannot_bring_markup_onto_the_page(tmp_path):
 def test_json_is_the_whole_output(markets, capsys):
     assert main(["audit-logs", str(markets / "free"), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["rule"]["squashing"] == 0.5 and answer["inference"]["is_decided"]
+    assert answer["rule"]["squashing"] == 0.5 and answer["inference"]["is_identified"]
 
 
 def test_a_result_gives_tables(markets):
@@ -194,8 +190,8 @@ def test_budgets_that_were_not_in_force_are_told(tmp_path):
         (tmp_path / "log" / "budgets.csv").write_text("account,euros\n" + rows)
         import_logs(mapping, tmp_path / name)
     small, large = (audit_logs(tmp_path / name) for name in ("small", "large"))
-    wrong = len(log.requests) - small.answer["tally"]["pages_as_logged"]
+    wrong = len(log.requests) - small.answer["tally"]["pages_matched"]
     assert wrong > 0
-    words = f"{wrong} of the {wrong} pages that do not come out as logged would if nobody counted as out"
+    words = f"{wrong} of the {wrong} pages that do not match the log would if nobody counted as out"
     assert any(note.startswith(words) for note in small.answer["notes"])
     assert large.frame().empty and large.answer["notes"] == []

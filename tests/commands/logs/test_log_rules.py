@@ -230,7 +230,7 @@ def test_the_found_rule_is_adopted_and_then_all_of_the_log_comes_out(tmp_path, c
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Notice)
         answer = whatif(market, {"auction.reserve_cpc": 0.5}).answer
-    assert answer["replay"]["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
+    assert answer["replay"]["replayed"] == {"page_match_rate": 1.0, "price_match_rate": 1.0}
     assert not what_if_headline(answer).startswith(NO_EVIDENCE)
     with pytest.raises(UserError, match="nothing to adopt"):
         audit_logs(market, adopt=True)
@@ -261,4 +261,4 @@ def test_replays_are_exact_to_the_micro_unit_under_a_rule_with_rounding_and_incr
     shares = reproduced(store, declared_rule(store.about.rule, "click").rule)
     assert (shares.pages, shares.winners, shares.prices) == (1.0, 1.0, 1.0)
     tally = audit_logs(tmp_path / "market").answer["tally"]
-    assert tally["pages_as_logged"] == tally["requests"] == 300
+    assert tally["pages_matched"] == tally["requests"] == 300

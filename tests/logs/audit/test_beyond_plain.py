@@ -52,7 +52,7 @@ def test_the_exponent_of_the_pctr_is_found_beside_it(market):
 
 def test_what_ifs_follow_it(market):
     answer = what_if_study(market, ["auction.reserve_cpc=0.8"])
-    assert answer["replay"]["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
+    assert answer["replay"]["replayed"] == {"page_match_rate": 1.0, "price_match_rate": 1.0}
     (point,) = answer["points"]
     assert point["metrics"]["cpc"]["value"] > answer["current"]["metrics"]["cpc"]["value"]
 
@@ -73,7 +73,7 @@ def test_drawn_pages_are_held_against_the_price_of_their_list(rule, tmp_path):
     chance = {"propensity": np.where(drawn_log.slot >= 0, 0.2, np.nan)}
     found = audit(stored(tmp_path / "m", drawn_log, rule, further=chance, is_randomised=True))
     counts = {row["key"]: row["requests"] for row in found.answer["reasons"]}
-    assert counts.pop("tie", 0) + sum(counts.values()) + found.answer["tally"]["pages_as_logged"] == 400
+    assert counts.pop("tie", 0) + sum(counts.values()) + found.answer["tally"]["pages_matched"] == 400
     assert counts["explored"] == 100 and counts["flat_price"] == 50 and counts["list_price"] >= 240
     assert "unexplained" not in counts
     assert any("only the prices are looked at" in note for note in found.answer["notes"])

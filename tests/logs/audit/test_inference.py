@@ -62,9 +62,9 @@ def test_the_rule_is_found_with_its_parameters(name, tmp_path):
     values = {**found["values"], "least": (found["values"].get("reserve_by_placement") or [None])[0]}
     for key, value in expected.items():
         assert values[key] == (pytest.approx(value, rel=1e-4) if isinstance(value, float) else value), key
-    assert answer["inference"]["is_decided"] and not answer["is_declared"]
+    assert answer["inference"]["is_identified"] and not answer["is_declared"]
     assert (found["winners"], found["prices"], found["pages"]) == (1, 1, 1)
-    assert answer["tally"]["pages_as_logged"] == N
+    assert answer["tally"]["pages_matched"] == N
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.31, 0.5, 0.86, 1.0, 1.4])
@@ -88,7 +88,7 @@ def test_reserves_of_placements_are_found_each(tmp_path):
     log = drawn(24, requests=N)
     answer = inferred(tmp_path, paged(log, reserve_cpc=np.where(log.placement == 0, 0.6, 0.8)))
     assert best(answer)["values"]["reserve_by_placement"][:2] == [0.6, 0.8]
-    assert answer["tally"]["pages_as_logged"] == N
+    assert answer["tally"]["pages_matched"] == N
 
 
 def test_a_reserve_is_found_that_no_placement_shows_often_enough_alone(tmp_path):
@@ -108,7 +108,7 @@ def test_wrong_prices_in_the_log_do_not_lead_it_astray(tmp_path):
     assert (values["pricing"], values["squashing"]) == ("gsp", 0.5)
     assert values["reserve_by_placement"][0] == 0.6
     right = 1 - hit.sum() / (log.slot >= 0).sum()
-    assert answer["tally"]["prices_as_logged"] / answer["tally"]["prices"] == pytest.approx(right, abs=1e-3)
+    assert answer["tally"]["prices_matched"] / answer["tally"]["prices"] == pytest.approx(right, abs=1e-3)
 
 
 def test_cents_are_seen_through_wrong_prices(tmp_path):
@@ -138,13 +138,13 @@ def test_a_declared_rule_is_held_against_the_one_that_is_found(tmp_path):
 
 def test_one_slot_cannot_tell_gsp_from_vcg(tmp_path):
     answer = inferred(tmp_path, paged(drawn(28, requests=N, slots=1)))
-    assert not answer["inference"]["is_decided"]
+    assert not answer["inference"]["is_identified"]
     assert "gsp and vcg are indistinguishable" in notes(answer) and "every page has one slot" in notes(answer)
 
 
 def test_winners_alone_cannot_tell_first_from_second_price(tmp_path):
     answer = inferred(tmp_path, paged(drawn(29, requests=N, slots=1)), is_winners_only=True)
-    assert not answer["inference"]["is_decided"]
+    assert not answer["inference"]["is_identified"]
     assert "gsp and first are indistinguishable" in notes(answer)
     assert "no runner-up was logged" in notes(answer)
     assert answer["tally"]["prices"] == 0 and "exponent cannot be known" in notes(answer)
@@ -160,7 +160,7 @@ def test_one_bidder_each_does_not_tell_the_exponent(tmp_path):
 def test_without_predictions_the_exponent_is_unknown(tmp_path):
     answer = inferred(tmp_path, paged(drawn(31, requests=N), squashing=0.0), without_pctr=True)
     assert "no pCTRs were logged: the squashing exponent cannot be known" in answer["notes"]
-    assert answer["tally"]["pages_as_logged"] == N
+    assert answer["tally"]["pages_matched"] == N
 
 
 def test_without_prices_no_rule_is_decided(tmp_path):
@@ -168,7 +168,7 @@ def test_without_prices_no_rule_is_decided(tmp_path):
 
     log = paged(drawn(32, requests=N), squashing=0.5)
     answer = inferred(tmp_path, replace(log, price=np.full(log.price.shape, -1)))
-    assert not answer["inference"]["is_decided"] and "no prices were logged" in notes(answer)
+    assert not answer["inference"]["is_identified"] and "no prices were logged" in notes(answer)
     assert best(answer)["values"]["squashing"] == pytest.approx(0.5, abs=0.01)  # which the order tells
 
 

@@ -46,9 +46,9 @@ def test_a_log_of_our_own_auction_comes_out_whole(name, single, tmp_path):
     log = paged(drawn(3, requests=300, single=single), **made)
     answer = audit(stored(tmp_path, log, {"squashing": 1.0, **declared})).answer
     tally = answer["tally"]
-    assert tally["pages_as_logged"] == tally["requests"] == 300
-    assert tally["winners_as_logged"] == tally["shown"] > 500
-    assert tally["prices_as_logged"] == tally["prices"] == tally["shown"]
+    assert tally["pages_matched"] == tally["requests"] == 300
+    assert tally["winners_matched"] == tally["shown"] > 500
+    assert tally["prices_matched"] == tally["prices"] == tally["shown"]
     assert answer["reasons"] == []
 
 
@@ -56,7 +56,7 @@ def test_a_reserve_of_each_request_is_the_one_that_counts(tmp_path):
     log = drawn(4, requests=200)
     reserve = np.where(np.arange(200) % 3 == 0, 0.7, 0.2)
     store = stored(tmp_path, paged(log, reserve_cpc=reserve), {"pricing": "gsp"}, reserve=reserve)
-    assert audit(store).answer["tally"]["pages_as_logged"] == 200
+    assert audit(store).answer["tally"]["pages_matched"] == 200
 
 
 def test_pages_of_different_lengths_are_priced_by_their_own_length(tmp_path):
@@ -65,14 +65,14 @@ def test_pages_of_different_lengths_are_priced_by_their_own_length(tmp_path):
     whole = paged(log, pricing="vcg").with_some(short, paged(replace(log, slots=1), pricing="vcg"))
     declared = {"pricing": "vcg", "slot_effects": EFFECTS}
     store = stored(tmp_path, whole, declared, slots=np.where(short, 1, 3))
-    assert audit(store).answer["tally"]["pages_as_logged"] == 200
+    assert audit(store).answer["tally"]["pages_matched"] == 200
 
 
 def test_bids_per_impression_rank_by_themselves(tmp_path):
     log = paged(drawn(6, requests=200), squashing=0.0)
     store = stored(tmp_path, log, {"pricing": "gsp"}, charging="impression")
     answer = audit(store).answer
-    assert answer["tally"]["pages_as_logged"] == 200 and answer["rule"]["squashing"] == 0
+    assert answer["tally"]["pages_matched"] == 200 and answer["rule"]["squashing"] == 0
 
 
 @pytest.mark.parametrize("cells", [1, 17, 400, 1 << 20])
@@ -134,8 +134,8 @@ def test_pages_in_their_logged_order_have_the_prices_of_the_auction(tmp_path):
 def test_where_only_winners_are_logged_the_last_price_of_a_full_page_is_open(tmp_path):
     store = stored(tmp_path, paged(drawn(10, requests=100)), {"pricing": "gsp"}, is_winners_only=True)
     tally = audit(store).answer["tally"]
-    assert (tally["shown"], tally["prices"], tally["prices_as_logged"]) == (300, 200, 200)
-    assert tally["prices_that_cannot_be_told"] == 100 and tally["pages_as_logged"] == 100
+    assert (tally["shown"], tally["prices"], tally["prices_matched"]) == (300, 200, 200)
+    assert tally["prices_undetermined"] == 100 and tally["pages_matched"] == 100
 
 
 def test_a_request_without_candidates_is_an_empty_page(tmp_path):
@@ -143,7 +143,7 @@ def test_a_request_without_candidates_is_an_empty_page(tmp_path):
     nobody = replace(log, bid=np.where(np.arange(40)[:, None] == 7, 0.0, log.bid))
     nobody = paged(nobody)
     assert (nobody.slot[7] == -1).all()
-    assert audit(stored(tmp_path, nobody, {"pricing": "gsp"})).answer["tally"]["pages_as_logged"] == 40
+    assert audit(stored(tmp_path, nobody, {"pricing": "gsp"})).answer["tally"]["pages_matched"] == 40
 
 
 @pytest.mark.parametrize(

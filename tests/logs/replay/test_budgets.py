@@ -42,8 +42,8 @@ def test_replayed_as_deployed_the_log_comes_out_with_who_ran_out(tmp_path, charg
     ran_out, revenue = budget_market(tmp_path / "m", auctions(1), charging, with_those_out=with_those_out)
     answer = asked(tmp_path / "m", "auction.reserve_cpc=0.5")
     replay = answer["replay"]
-    assert replay["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
-    current = replay["budgets"]["ran_out"]["current"]
+    assert replay["replayed"] == {"page_match_rate": 1.0, "price_match_rate": 1.0}
+    current = replay["budgets"]["exhausted"]["current"]
     assert current == {"advertisers": len({who for who, _ in ran_out}), "days": len(ran_out)}
     assert current["days"] >= 5 and replay["budgets"]["left_out_shown"] == 0
     per_request = answer["current"]["metrics"]["revenue_per_request"]["value"]
@@ -64,7 +64,7 @@ def test_under_another_reserve_advertisers_run_out_at_other_times(tmp_path, rese
     answer = asked(tmp_path / "m", f"auction.reserve_cpc={reserve}")
     (point,) = answer["points"]
     assert point["metrics"]["revenue_per_request"]["value"] * len(made.times) == pytest.approx(revenue)
-    variant, current = (answer["replay"]["budgets"]["ran_out"][name] for name in ("point 1", "current"))
+    variant, current = (answer["replay"]["budgets"]["exhausted"][name] for name in ("point 1", "current"))
     assert variant == {"advertisers": len({who for who, _ in ran_out}), "days": len(ran_out)}
     if reserve > 2:
         assert variant["days"] < current["days"]
@@ -78,7 +78,7 @@ def test_budgets_that_are_ignored_are_said_to_be_in_a_line(tmp_path):
     answer = asked(tmp_path / "m", "auction.reserve_cpc=0.5")
     assert answer["replay"]["budgets"] is None and answer["notes"][-1] == NO_BUDGETS
     assert FELT_BUDGETS in answer["held_fixed"]
-    assert answer["replay"]["replayed"]["pages_as_logged"] < 1
+    assert answer["replay"]["replayed"]["page_match_rate"] < 1
 
 
 def test_a_run_of_the_market_says_who_ran_out_in_each_arm(tmp_path):
@@ -91,8 +91,8 @@ def test_a_run_of_the_market_says_who_ran_out_in_each_arm(tmp_path):
     evaluation = Evaluation(sim, tmp_path / "run", Progress(quiet=True))
     evaluation.run()
     replay = evaluation.replay_facts()["replay"]
-    assert replay["replayed"]["pages_as_logged"] == 1
-    days = {name: facts["days"] for name, facts in replay["budgets"]["ran_out"].items()}
+    assert replay["replayed"]["page_match_rate"] == 1
+    days = {name: facts["days"] for name, facts in replay["budgets"]["exhausted"].items()}
     assert days["logged"] > days["dearer"]
     assert any("as deployed" in note and "with dearer" in note for note in replay["notes"])
 

@@ -58,7 +58,7 @@ def paid(columns, charging):
 def test_a_replay_earns_what_the_log_earned(charging, tmp_path):
     columns = log_of(tmp_path / "market", charging)
     done = run(tmp_path / "market" / "scenario.yaml", out=tmp_path / "run", workers=1, quiet=True)
-    assert done.metrics["replay"]["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
+    assert done.metrics["replay"]["replayed"] == {"page_match_rate": 1.0, "price_match_rate": 1.0}
     (arm,) = done.metrics["arms"]
     assert done.log(f"evaluate-{arm}")["charge_micros"].sum() == round(paid(columns, charging) * MICROS)
     found = done.metrics["arms"][arm]["expected_revenue_per_request"]["value"]
@@ -112,9 +112,9 @@ def test_budgets_are_spent_by_what_is_seen(tmp_path):
     log_of(tmp_path / "just", "impression", budgets=ahead)
     assert LoggedSpending(open_store(tmp_path / "just")).n_ran_out == 0
     done = run(tmp_path / "just" / "scenario.yaml", out=tmp_path / "run", workers=1, quiet=True)
-    assert done.metrics["replay"]["replayed"]["pages_as_logged"] == 1.0
+    assert done.metrics["replay"]["replayed"]["page_match_rate"] == 1.0
     (arm,) = done.metrics["arms"]
-    assert done.metrics["replay"]["budgets"]["ran_out"][arm] == {"advertisers": 0, "days": 0}
+    assert done.metrics["replay"]["budgets"]["exhausted"][arm] == {"advertisers": 0, "days": 0}
 
 
 def test_bids_of_an_ad_pay_for_what_is_seen(tmp_path):

@@ -150,7 +150,7 @@ def test_ads_that_no_page_was_drawn_from_are_in_no_list(named, tmp_path):
 def test_pages_that_were_hardly_ever_drawn_are_refused(named):
     answers = off_policy(named, ["slates.temperature=0.02"]).answers
     rows = answers["the asked policy"]["rewards"]["clicks"]["estimators"]
-    assert rows["slate_ips"]["refused"] and rows["slate_ips"]["estimate"]["value"] is None
+    assert rows["slate_ips"]["no_estimate"] and rows["slate_ips"]["estimate"]["value"] is None
 
 
 def test_a_log_that_was_not_randomised_refuses_off_policy_questions(market):

@@ -69,7 +69,7 @@ def test_each_page_has_its_own_slots_and_reserve(tmp_path, pricing):
 def test_a_reserve_for_all_takes_the_place_of_each_request_s(tmp_path):
     market, _, _ = small_market(tmp_path / "m")
     answer = what_if_study(market, ["auction.reserve_cpc=0.5"])
-    assert answer["replay"]["replayed"]["pages_as_logged"] == 1.0
+    assert answer["replay"]["replayed"]["page_match_rate"] == 1.0
     assert (
         answer["current"]["metrics"]["fill_rate"]["value"]
         > answer["points"][0]["metrics"]["fill_rate"]["value"]
@@ -85,8 +85,8 @@ def test_a_reserve_for_all_takes_the_place_of_each_request_s(tmp_path):
 def test_impressions_are_charged_where_the_log_charges_them_and_the_bid_alone_decides(tmp_path):
     market, slot, price = small_market(tmp_path / "m", charging="impression")
     answer = what_if_study(market, ["auction.reserve_cpc=0.5"])
-    assert answer["replay"]["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
+    assert answer["replay"]["replayed"] == {"page_match_rate": 1.0, "price_match_rate": 1.0}
     earned = answer["current"]["metrics"]["revenue_per_request"]["value"]
     assert earned == pytest.approx(price[slot >= 0].sum() / 1e6 / N)
     assert answer["current"]["metrics"]["expected_revenue_per_request"]["value"] == pytest.approx(earned)
-    assert "cpc_error_vs_click_model" not in answer["current"]["metrics"]
+    assert "cpc_error_vs_imputation" not in answer["current"]["metrics"]

@@ -28,7 +28,7 @@ def test_all_that_was_logged_can_be_asked(log, tmp_path):
     assert lines[:2] == [
         "supports: what was shown, clicked and paid",
         "supports: pricing rules, higher reserves and squashing within the logged set; under the declared "
-        "rule 100 % of the pages come out as logged",
+        "rule 100 % of the pages match the log",
     ]
     assert any(line.startswith("does not support: off-policy estimates: no propensities") for line in lines)
 

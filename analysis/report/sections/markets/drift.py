@@ -36,22 +36,22 @@ DRAWN: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
 ABOUT = (
     "Every deployment is measured on the same {requests} requests, so that a curve moves with its model "
     "alone. The score is what the model gives before link and calibrator, on the ads that the first "
-    "deployment shows. “Moved” is the mean of the last ten deployments less that of the first ten. All "
-    "that follows rests on the {judged} deployments past the transient, for which the first {left_out} "
-    "are left out, but for the paper's mark. The slope is that of a line by generalised least squares "
-    "with correlated errors; it sees a steady rise. Persistence is the part of a departure that is left "
-    "at the next deployment; a random walk has 1, and no slope. A ranker drifts if a level that returns "
-    "(persistence of {returning} or less, no slope) is refused at 5 %, by the slope or by the "
-    "persistence; it holds if that is not refused and a random walk is, by the unit-root test of Dickey "
-    "and Fuller (about −2.9 or lower); else it is open: too short to tell. The paper's mark: stable if "
-    "over the last {last} deployments the ends of a fitted line differ by at most the points' mean "
-    "distance from it; it takes neighbouring deployments for independent, and calls noise that lasts "
-    "unstable. “Off by” is the factor by which the mean prediction typically misses the mean true CTR, on"
-    " all ads or on those that the ranker shows. AUC, against the true CTR, is per request and averaged "
-    "over requests, or of all requests pooled; on pages: those that {baseline} shows before the market "
-    "starts, the same for all, of five or so ads that were chosen for their scores; on candidates: the "
-    "pre-ranking sets. LogLoss and ECE are on candidates. A ranker learns from what it shows, so none is "
-    "exact on all ads. {spread}"
+    "deployment shows. “Moved” is the mean of the last ten deployments less that of the first ten. All that "
+    "follows rests on the {judged} deployments past the transient, for which the first {left_out} are left "
+    "out, but for the paper's mark. The slope is that of a line by generalised least squares with "
+    "correlated errors; it sees a steady rise. Persistence is the part of a departure that is left at the "
+    "next deployment; a random walk has 1, and no slope. A ranker is drifting if a level that returns "
+    "(persistence of {returning} or less, no slope) is rejected at 5 %, by the slope or by the persistence; "
+    "it is stationary if that is not rejected and a random walk is, by the unit-root test of Dickey and "
+    "Fuller (about −2.9 or lower); else the test is inconclusive: too few deployments. The paper's mark: "
+    "stable if over the last {last} deployments the ends of a fitted line differ by at most the points' "
+    "mean distance from it; it takes neighbouring deployments for independent, and calls noise that lasts "
+    "unstable. “Off by” is the factor by which the mean prediction typically misses the mean true CTR, on "
+    "all ads or on those that the ranker shows. AUC, against the true CTR, is per request and averaged over "
+    "requests, or of all requests pooled; on pages: those that {baseline} shows before the market starts, "
+    "the same for all, of five or so ads that were chosen for their scores; on candidates: the pre-ranking "
+    "sets. LogLoss and ECE are on candidates. A ranker learns from what it shows, so none is exact on all "
+    "ads. {spread}"
 )
 UNIT_ROOT = Measure("", "ratio", "", 1)
 AUC = Measure("", "ratio", "", 4)
@@ -188,19 +188,19 @@ def _untoned(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _verdict(metrics: Mapping[str, Any], arm: str) -> Cell:
-    """Drifts, holds or open, with its p-value; over several worlds, how many of each."""
-    drifts, holds = (drift_of(metrics, arm, name).value for name in ("drifts", "holds"))
+    """Drifting, stationary or inconclusive, with its p-value; over several worlds, how many of each."""
+    drifting, stationary = (drift_of(metrics, arm, name).value for name in ("drifting", "stationary"))
     worlds = n_worlds(metrics)
-    if drifts is None or holds is None:
+    if drifting is None or stationary is None:
         return Cell(MISSING)
-    tone = "down" if drifts >= 0.5 else ""
+    tone = "down" if drifting >= 0.5 else ""
     if worlds > 1:
-        n_drift, n_hold = round(drifts * worlds), round(holds * worlds)
-        return Cell(f"drifts {n_drift}, holds {n_hold} of {worlds}", tone=tone)
-    if drifts:
+        n_drift, n_hold = round(drifting * worlds), round(stationary * worlds)
+        return Cell(f"drifting {n_drift}, stationary {n_hold} of {worlds}", tone=tone)
+    if drifting:
         p = drift_of(metrics, arm, "drift_p").value
-        return Cell("drifts" if p is None else f"drifts, p {number_text(p, 3)}", tone=tone)
-    return Cell("holds" if holds else "open")
+        return Cell("drifting" if p is None else f"drifting, p {number_text(p, 3)}", tone=tone)
+    return Cell("stationary" if stationary else "inconclusive")
 
 
 def _mark(metrics: Mapping[str, Any], arm: str) -> Cell:
@@ -231,7 +231,7 @@ def _counted_what(metrics: Mapping[str, Any]) -> str:
 
 def level_words(metrics: Mapping[str, Any]) -> str:
     """How many rankers of each group drift; empty where none can be judged."""
-    counts = {group: _counted(metrics, group, "drifts") for group in RANKER_GROUPS}
+    counts = {group: _counted(metrics, group, "drifting") for group in RANKER_GROUPS}
     parts = [f"{RANKER_GROUPS[group]} {count}" for group, count in counts.items() if count]
     return f"The level of scores drifts, of {_counted_what(metrics)} {', '.join(parts)}." if parts else ""
 
@@ -246,7 +246,7 @@ def drift_words(metrics: Mapping[str, Any]) -> str:
         off = [value for arm in arms if (value := drift_of(metrics, arm, "shown_scale_off").value)]
         if not arms:
             continue
-        count = _counted(metrics, group, "drifts") or "(too few to judge)"
+        count = _counted(metrics, group, "drifting") or "(too few to judge)"
         factor = math.exp(math.fsum(map(math.log, off)) / len(off)) if off else None
         size = number_text(factor, 2)
         moved = [value for arm in arms if (value := drift_of(metrics, arm, "moved_by").value) is not None]

@@ -10,7 +10,7 @@ from cascade_sim.analysis.report.figures.coverage import coverage_image
 def test_every_estimator_and_target_is_in_the_figure_and_refusals_are_marked():
     svg = coverage_image(some_rows(claimed=0.8), "svg").decode()
     assert svg == coverage_image(some_rows(claimed=0.8), "svg").decode()
-    for text in ("IPS", "SNIPS", "direct method", "near", "far", "refused", "too seldom", "99.8 % band"):
+    for text in ("IPS", "SNIPS", "direct method", "near", "far", "no estimate", "too seldom", "99.8 % band"):
         assert text in svg
 
 

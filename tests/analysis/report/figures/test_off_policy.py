@@ -24,7 +24,7 @@ def test_both_logs_all_targets_and_refusals_are_drawn_and_bytes_repeat():
         "colder",
         "doubly robust",
         "cascade DR",
-        "refused",
+        "no estimate",
     ):
         assert text in svg
     assert svg == drawn(metrics())

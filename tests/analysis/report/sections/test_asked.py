@@ -98,7 +98,7 @@ def test_a_refused_question_to_the_log_is_counted_and_shown_as_refused():
     metrics = asking("off_policy")
     for target in metrics["off_policy"]["targets"].values():
         for row in target["rewards"]["revenue"]["estimators"].values():
-            row.update(verdict="refuse", refused=1.0)
+            row.update(verdict="refuse", no_estimate=1.0)
     section = asked_section(metrics)
     tiles = next(part for part in section.parts if part.shape == "tiles").tiles
     assert {tile.value for tile in tiles} == {

@@ -87,7 +87,7 @@ def test_keys_stay_whole_beside_long_values_in_a_narrow_terminal():
 def test_the_verdict_is_about_revenue_and_guardrails_and_not_the_largest_of_many_changes():
     table = {
         "expected_revenue_per_request": entry(1.0, 1.02),
-        "prices_as_logged": entry(1.0, 0.01),
+        "price_match_rate": entry(1.0, 0.01),
         "rcs": entry(0.1, 0.9),
         "cpc": entry(1.0, 1.5),
     }

@@ -25,7 +25,7 @@ def test_a_table_per_target_with_errors_in_percent_of_the_truth():
 def test_words_name_who_covers_too_seldom_but_leave_the_direct_method_apart():
     words = coverage_words(some_rows(), 1000)
     assert words.is_good and says(words.lines[0], "2 of 2", "1,000 requests")
-    assert words.lines[-1] == "always refused: IPS on far"
+    assert words.lines[-1] == "never an estimate: IPS on far"
     words = coverage_words(some_rows(claimed=0.8), 1000)
     assert not words.is_good
     (narrow,) = [line for line in words.lines if line.startswith("too seldom")]
@@ -43,4 +43,4 @@ def test_the_csv_has_a_line_per_target_and_estimator():
     rows = list(csv.DictReader(io.StringIO(text)))
     assert len(rows) == 4 and tuple(rows[0]) == CSV_COLUMNS
     assert rows[0]["requests"] == "500" and float(rows[0]["coverage"]) > 0.9
-    assert rows[3]["coverage"] == "" and rows[3]["refused"] == "1.0"
+    assert rows[3]["coverage"] == "" and rows[3]["no_estimate"] == "1.0"

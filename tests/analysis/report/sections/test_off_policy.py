@@ -87,7 +87,7 @@ def test_an_interval_that_misses_the_truth_is_toned():
 def test_words_count_answers_and_refusals_and_judge_the_direct_method():
     words = off_policy_section(metrics()).finding
     # four weighted answers, one of which misses; two of six targets without an estimate
-    assert says(words[0], "75 % of the answers", "revenue") and says(words[0], "33 %", "refused")
+    assert says(words[0], "75 % of the answers", "revenue") and says(words[0], "33 %", "no estimate")
     assert says(words[1], "covers the truth", "0 %")
 
 

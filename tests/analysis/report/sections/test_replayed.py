@@ -13,7 +13,7 @@ MEASURED = {
     "expected_revenue_per_request": 0.1,
     "expected_ctr": 0.1,
     "cpc": 0.3,
-    "cpc_error_vs_click_model": 0.305,
+    "cpc_error_vs_imputation": 0.305,
     "observed_clicks_share": 0.53,
     "fill_rate": 0.98,
 }

@@ -18,7 +18,7 @@ def line(descent, steps=1400, **more):
     return {
         "epochs": 4, "validation": 0.05, "samples": 9000, "steps": [steps * i // 20 for i in range(21)],
         "loss": [None, *fall[1:]], "part_loss": fall, "gauc": [0.5 + 0.01 * i for i in range(21)],
-        "descent": {"value": descent, "low": descent - 0.01, "high": descent + 0.01}, **more,
+        "residual_improvement": {"value": descent, "low": descent - 0.01, "high": descent + 0.01}, **more,
     }  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def metrics():
 
 def test_who_still_gained_is_named_with_its_steps_in_report_and_terminal(metrics):
     (warning,) = training_warnings(metrics)
-    assert says(warning, "ltr (150 steps)", "of 2 still gained") and "rank" not in warning
+    assert says(warning, "ltr (150 steps)", "of 2 still improving") and "rank" not in warning
     assert warning in said(training_section(metrics))
     assert warning in terminal_summary(metrics, width=400)
 

@@ -46,11 +46,11 @@ def test_the_table_tells_start_end_slope_verdict_and_scale(metrics):
     ltr = shown(metrics, "ltr")
     assert (ltr["start"], ltr["end"]) == ("−0.60", "−3.00")  # -0.5 - 0.1, and -0.5 - 120 * 0.02 - 0.1
     assert ltr["moved"] == "−2.20"  # from deployments 1 to 10 to 111 to 120: 110 * 0.02
-    assert ltr["slope/100"] == "−2.00" and ltr["level"] == "drifts, p 0.002"  # 100 * 0.02
+    assert ltr["slope/100"] == "−2.00" and ltr["level"] == "drifting, p 0.002"  # 100 * 0.02
     assert ltr["paper's mark"] == "unstable" and ltr["lift %"] == "−5.0"
     assert (ltr["off by, shown"], ltr["off by, all ads"]) == ("6.50", "12.00")
     base = shown(metrics, "logloss")
-    assert (base["level"], base["paper's mark"], base["lift %"]) == ("holds", "stable", "0")
+    assert (base["level"], base["paper's mark"], base["lift %"]) == ("stationary", "stable", "0")
     row = next(row for row in table.rows if row.label == "distill-pre")
     assert row.tag == "followed by a calibrator" and says(row.hint, "softmax", "platt", "anew")
 
@@ -64,13 +64,13 @@ def test_auc_per_request_stands_apart_from_the_pooled_one_and_is_held_against_th
 
 def test_the_terminal_has_the_columns_that_answer_the_question(metrics):
     ltr = shown(metrics, "ltr", narrow=True)
-    assert ltr["level"] == "drifts, p 0.002" and ltr["AUC/req. pages"] == "0.6700"
+    assert ltr["level"] == "drifting, p 0.002" and ltr["AUC/req. pages"] == "0.6700"
     assert set(ltr) == {
         *("slope/100", "persistence", "unit root", "level", "paper's mark", "off by, shown"),
         *("AUC/req. pages", "less base", "AUC/req. all ads", "AUC pooled"),
     }
     text = terminal_summary(metrics)
-    wanted = ("Score stationarity", "slope/100", "drifts, p 0.002", "AUC/req. pages", "AUC pooled")
+    wanted = ("Score stationarity", "slope/100", "drifting, p 0.002", "AUC/req. pages", "AUC pooled")
     assert all(part in text for part in wanted)
     assert "Score stationarity" not in terminal_summary(learning_metrics())
 
@@ -78,9 +78,9 @@ def test_the_terminal_has_the_columns_that_answer_the_question(metrics):
 def test_over_several_worlds_it_counts_those_that_drift_and_those_that_hold(metrics):
     metrics["seeds"] = {"n": 5, "seeds": [1, 2, 3, 4, 5]}
     for arm, drifts, holds in (("ltr", 0.8, 0.0), ("logloss", 0.2, 0.6)):
-        metrics["market"]["arms"][arm]["learning"]["drift"] |= {"drifts": drifts, "holds": holds}
-    assert shown(metrics, "ltr")["level"] == "drifts 4, holds 0 of 5"
-    assert shown(metrics, "logloss")["level"] == "drifts 1, holds 3 of 5"
+        metrics["market"]["arms"][arm]["learning"]["drift"] |= {"drifting": drifts, "stationary": holds}
+    assert shown(metrics, "ltr")["level"] == "drifting 4, stationary 0 of 5"
+    assert shown(metrics, "logloss")["level"] == "drifting 1, stationary 3 of 5"
     assert shown(metrics, "ltr")["paper's mark"] == "stable in 0 of 5"
     table = drift_table(metrics)
     tones = {row.label: row.cells[table.columns.index("level")].tone for row in table.rows}
@@ -90,12 +90,12 @@ def test_over_several_worlds_it_counts_those_that_drift_and_those_that_hold(metr
 
 
 def test_neither_drift_nor_return_is_left_open(metrics):
-    metrics["market"]["arms"]["ltr"]["learning"]["drift"] |= {"drifts": 0.0, "holds": 0.0}
-    assert shown(metrics, "ltr")["level"] == "open"
+    metrics["market"]["arms"]["ltr"]["learning"]["drift"] |= {"drifting": 0.0, "stationary": 0.0}
+    assert shown(metrics, "ltr")["level"] == "inconclusive"
 
 
 def test_too_few_deployments_leave_the_verdict_open(metrics):
-    metrics["market"]["arms"]["ltr"]["learning"]["drift"] |= {"drifts": None, "paper_stable": None}
+    metrics["market"]["arms"]["ltr"]["learning"]["drift"] |= {"drifting": None, "paper_stable": None}
     assert (shown(metrics, "ltr")["level"], shown(metrics, "ltr")["paper's mark"]) == ("–", "–")
     assert "too few to judge" in drift_words(metrics)
 
