@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from cascade_sim.cascade.cost import exact_search
 from cascade_sim.cascade.retrievers.inverted_lists import InvertedLists, recall
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.kernels import dot_scores, nearest_rows, pad_lanes, select_top, tile_scores, tiled
 from cascade_sim.foundation.limits import KEPT_IDS, LANES
-from cascade_sim.protocols import Availability, Retriever
+from cascade_sim.protocols import Availability, Cost, Retriever
 from cascade_sim.world.availability import ascending
 from cascade_sim.world.world import World
 
@@ -69,6 +70,13 @@ class Retrieval:
     def score(self, block: Any, ids: np.ndarray) -> np.ndarray:
         """How near these ads are; 0 for padding.  [R, m] float32"""
         return self._similarities(block.users, ids)
+
+    def cost(self, size: int) -> Cost:
+        """Of a search. None is made where everybody is retrieved; answers are kept per user."""
+        if self._lists is not None:
+            return self._lists.cost
+        n_ads, width = (0 if size >= self._n_ads else self._n_ads), self._user.shape[1]
+        return exact_search(n_ads, width, is_kept=True)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Retrieval":
         """Itself: an index does not change, and what it keeps of answers may be shared."""
