@@ -50,6 +50,7 @@ __all__ = [
     "Availability",
     "Bidder",
     "ClickModel",
+    "Cost",
     "Environment",
     "Evaluator",
     "Feedback",
@@ -98,6 +99,43 @@ class Requests(Protocol):
         """Arrival times in seconds.  [R] float64"""
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What answers of a scorer or a retriever take by their formula, in FLOPs and bytes.
+
+    A request with n candidates takes `request_flops + n * pair_flops`, and likewise bytes. A multiply-add is
+    two FLOPs.
+
+    Args:
+        request_flops: of a request, whatever its candidates: its side of a net, or a search of the corpus.
+        request_bytes: read for it.
+        pair_flops: of each candidate.
+        pair_bytes: read of its ad, its id included.
+        ad_flops: of each ad of the corpus, once per deployment.
+        is_kept: whether answers are kept per user, so that a later visit of the user takes a look-up alone.
+
+    >>> Cost(request_flops=100.0, pair_flops=32.0) + Cost(pair_flops=8.0)
+    Cost(request_flops=100.0, request_bytes=0.0, pair_flops=40.0, pair_bytes=0.0, ad_flops=0.0, is_kept=False)
+    """
+
+    request_flops: float = 0.0
+    request_bytes: float = 0.0
+    pair_flops: float = 0.0
+    pair_bytes: float = 0.0
+    ad_flops: float = 0.0
+    is_kept: bool = False
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.request_flops + other.request_flops,
+            self.request_bytes + other.request_bytes,
+            self.pair_flops + other.pair_flops,
+            self.pair_bytes + other.pair_bytes,
+            self.ad_flops + other.ad_flops,
+            self.is_kept and other.is_kept,
+        )
+
+
 @runtime_checkable
 class Scorer(Protocol):
     """Predictions of a stage, whose rank score of a candidate is bid * prediction ** exponent.
@@ -108,6 +146,8 @@ class Scorer(Protocol):
             "exp" or "none" if only their order has a meaning.
         by_pair: whether a prediction depends, to the last bit, on its request and ad alone. Predictions of a
             set are then reused for its subsets.
+
+    It may have `cost`, the `Cost` of its predictions; without, its stage's cost is not known.
 
     >>> import numpy as np
     >>> class NewestFirst:
@@ -173,6 +213,8 @@ class Availability(Protocol):
 @runtime_checkable
 class Retriever(Protocol):
     """First stage: candidates of a request, the available ads with the `size` highest scores.
+
+    It may have `cost(size)`, the `Cost` of finding so many; without, its stage's cost is not known.
 
     >>> import numpy as np
     >>> class FirstAds:

@@ -9,21 +9,20 @@ multiplications and additions of a polynomial; hashes, selection, sorting and Py
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from cascade_sim.bench import seconds
+from cascade_sim.cascade.cost import FLOAT_BYTES, cost_of
 from cascade_sim.cascade.serve import Arm
 from cascade_sim.foundation.compilation import kernel
 from cascade_sim.foundation.limits import LANES
 from cascade_sim.foundation.simd import load8, splat8, sum8
+from cascade_sim.protocols import Cost
 
 CHAINS = 10  # enough to hide the latency of a multiply-add on two ports
 STEPS = 1_000_000
 ROW = 8 * LANES  # numbers that one step of the reading loop takes
-FLOAT_BYTES = ID_BYTES = 4
-SIGMOID_FLOPS = 20  # a float32 exponential (8 multiply-adds and 2 for its range), one addition, one division
 
 
 @dataclass(frozen=True)
@@ -102,43 +101,21 @@ def measured_peak(table_bytes: float, repeats: int = 40, steps: int = STEPS) -> 
     return Peak(steps * CHAINS * LANES * 2 / min(adding), rounds * values.nbytes / min(reading))
 
 
-def towers_work(module: Any, candidates: int) -> Work:
-    """Two towers: the request's tower, then a dot product and a sigmoid for each candidate."""
-    width = module.dims + 2
-    pair = Work(2 * width + SIGMOID_FLOPS, FLOAT_BYTES * width + ID_BYTES)
-    return _linear(module.request_tower) + pair * candidates
-
-
-def coaction_work(module: Any, candidates: int, pair_dims: int) -> Work:
-    """The co-action net: the request's layers; for each candidate its matrix, a layer and a sigmoid."""
-    units, hidden = module.UNITS, module.hidden + 1
-    flops = 2 * module.dims * units + 2 * units * hidden + 2 * hidden + 2 * module.hidden + SIGMOID_FLOPS
-    read = module.dims * units + hidden + pair_dims
-    if pair_dims:
-        flops += 2 * pair_dims + 2 * hidden
-    pair = Work(flops, FLOAT_BYTES * read + ID_BYTES)
-    return _linear(module.project) + _linear(module.request_hidden) + pair * candidates
-
-
-def _linear(module: Any) -> Work:
-    """Layers that run once a request; their weights stay in the nearest cache."""
-    return Work(2 * sum(parameter.numel() for parameter in module.parameters()), 0)
-
-
 def request_work(arm: Arm) -> dict[str, Work]:
     """Of one request through towers in the pre-ranking stage and the co-action net in the ranking stage.
 
     Each stage multiplies a bid with a pCTR for every candidate, and reads the bid.
     """
-    pre: Any = arm.stages[-2].scorer
-    rank: Any = arm.last.scorer
     n, c = arm.retrieval.size, arm.most_auctioned
-    fused = Work(1, FLOAT_BYTES)
-    pair_dims = rank.view.pair_user.shape[1] if rank.view.pair_width else 0
-    return {
-        "pre-ranking": towers_work(pre.module, n) + fused * n,
-        "ranking": coaction_work(rank.module, c, pair_dims) + fused * c,
-    }
+    pre, rank = cost_of(arm.stages[-2].scorer), cost_of(arm.last.scorer)
+    assert pre is not None and rank is not None, "both nets are built in, and say what they cost"
+    return {"pre-ranking": work_of(pre, n), "ranking": work_of(rank, c)}
+
+
+def work_of(cost: Cost, candidates: int) -> Work:
+    """A stage's work for so many candidates, with the product of bid and pCTR; the bid is read, too."""
+    each = Work(cost.pair_flops + 1, cost.pair_bytes + FLOAT_BYTES)
+    return Work(cost.request_flops, 0) + each * candidates  # the user's row stays in the nearest cache
 
 
 def table_bytes(arm: Arm, n_ads: int) -> float:

@@ -16,10 +16,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from cascade_sim.cascade.cost import cost_of
 from cascade_sim.cascade.scorers import ModelScorer, TowersScorer
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.compilation import kernel
 from cascade_sim.foundation.kernels import dot, pad_lanes
+from cascade_sim.protocols import Cost
 from cascade_sim.world.world import World
 
 USERS_FOR_MEAN = 512
@@ -96,6 +98,11 @@ class KnownRates(DotRates):
         ad = pad_lanes(world.ad_features["conversion"])
         super().__init__("known", ad, offset, self._user[users_for_mean(world)])
 
+    @property
+    def cost(self) -> Cost:
+        """It is given: no model is asked."""
+        return Cost()
+
     def code(self, block) -> np.ndarray:
         return self._user[block.users]
 
@@ -106,6 +113,10 @@ class TowersRates(DotRates):
     def __init__(self, scorer: TowersScorer, visitors: Visitors):
         self._scorer, ad = scorer, scorer.ad_code
         super().__init__(scorer.name, ad, np.zeros(len(ad), np.float32), scorer.request_code(visitors))
+
+    @property
+    def cost(self) -> Cost:
+        return self._scorer.cost
 
     def code(self, block) -> np.ndarray:
         return self._scorer.request_code(block)
@@ -119,6 +130,10 @@ class BatchedRates:
         self._scorer, self._visitors = scorer, visitors
         self._n_ads = len(scorer.view.ad_table)
         self._mean: np.ndarray | None = None
+
+    @property
+    def cost(self) -> Cost | None:
+        return cost_of(self._scorer)
 
     @property
     def mean(self) -> np.ndarray:

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from cascade_sim.cascade.cost import cost_of
 from cascade_sim.cascade.scorers import ModelScorer, Scorer
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.models import calibrators
 from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.objectives import Objective
+from cascade_sim.protocols import Cost
 from cascade_sim.storage.files import (
     discarded_on_error,
     make_folder,
@@ -45,6 +47,11 @@ class MappedScorer(ModelScorer):
         self.of_net: Scorer = getattr(scorer, "of_net", scorer)  # whose scores are those of the net itself
         self._scorer, self._probability, self.calibrator = scorer, probability, calibrator
         self.module = scorer.module  # type: ignore[attr-defined]  # every trained model's scorer has one
+
+    @property
+    def cost(self) -> Cost | None:
+        """That of the net: a map of scores counts as nothing."""
+        return cost_of(self._scorer)
 
     def logit(self, block, ids):
         """The score that the map is applied to; a logit only where the link is the sigmoid."""

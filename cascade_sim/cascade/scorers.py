@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from cascade_sim.cascade.cache import of_pairs
+from cascade_sim.cascade.cost import FLOAT_BYTES, SIGMOID_FLOPS, counted_cost, layers_flops, row_bytes
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.kernels import (
@@ -23,7 +24,7 @@ from cascade_sim.foundation.kernels import (
 )
 from cascade_sim.foundation.limits import LANES
 from cascade_sim.foundation.net_kernels import cold_scores, inttower_scores
-from cascade_sim.protocols import Scorer
+from cascade_sim.protocols import Cost, Scorer
 from cascade_sim.scenario.plugins import errors_of
 
 BUILT_IN = ("random", "constant", "truth")
@@ -37,6 +38,7 @@ def is_probability(scorer: Scorer) -> bool:
 
 class RandomScorer:
     name, link, by_pair = "random", "none", True
+    cost = Cost()
 
     def __init__(self, seed: int):
         self._seed = seed
@@ -47,6 +49,7 @@ class RandomScorer:
 
 class ConstantScorer:
     name, link, by_pair = "constant", "none", True
+    cost = Cost()
 
     def predict(self, block, ids):
         return np.ones(ids.shape, np.float32)
@@ -138,6 +141,11 @@ class TowersScorer(ModelScorer):
             code = module.ad_code(torch.from_numpy(self.seen.ad_table)).numpy()
         self.ad_code, self._width = pad_lanes(code), code.shape[1]
 
+    @property
+    def cost(self) -> Cost:
+        net, width = self.module, self._width
+        return _sided_cost(net, 2 * width, width, of_request=[net.request_tower], of_ad=[net.ad_tower])
+
     @cached_property
     def tiles(self) -> np.ndarray:
         """The codes of all ads, eight side by side, for those who score everybody."""
@@ -196,6 +204,15 @@ class CoActionScorer(ModelScorer):
             self._out = module.out.numpy()[None, :].copy()
         self._pairs = PairFeature(view)
 
+    @property
+    def cost(self) -> Cost:
+        net, hidden, pair = self.module, self.module.hidden + 1, self._pairs.dims
+        matrix = net.dims * net.UNITS
+        flops = 2 * matrix + 2 * net.UNITS * hidden + 2 * hidden + 2 * net.hidden
+        flops += 2 * pair + 2 * hidden if pair else 0
+        of_request, of_ad = [net.project, net.request_hidden], [net.ad_matrix, net.ad_hidden]
+        return _sided_cost(net, flops, matrix + hidden + pair, of_request=of_request, of_ad=of_ad)
+
     def request_code(self, block):
         import torch
 
@@ -231,6 +248,15 @@ class InterTowersScorer(ModelScorer):
             line = module.ad_line(ads) + module.bias
             self._ad_rows = torch.cat([codes, line], dim=1).contiguous().numpy()
             self._out = module.out.numpy().copy()
+
+    @property
+    def cost(self) -> Cost:
+        net = self.module
+        met = net.LAYERS * net.CODES
+        flops = 2 * met * net.CODES * net.dims + met * (net.CODES - 1) + 2 * met + 2
+        of_request = [net.request_layers, net.request_codes, net.request_line]
+        of_ad = [net.ad_layers, net.ad_codes, net.ad_line]
+        return _sided_cost(net, flops, net.CODES * net.dims + 1, of_request=of_request, of_ad=of_ad)
 
     def request_code(self, block):
         import torch
@@ -272,6 +298,17 @@ class GatedScorer(ModelScorer):
             self._pair_weight = weights[0] if len(weights) else np.zeros_like(self._shift)
             self._out = pad_lanes(module.out.numpy())
         self._pairs = PairFeature(view)
+
+    @property
+    def cost(self) -> Cost:
+        net, hidden, pair = self.module, self.module.hidden + 1, self._pairs.dims
+        groups = net.GROUPS if pair else net.GROUPS - 1
+        gates = groups * (2 * net.dims + 2 + SIGMOID_FLOPS) + (2 * groups if pair else 0)
+        flops = net.dims + gates + hidden * (2 * net.dims + 2 * groups) + 2 * net.hidden + 2 * pair
+        of_request = [net.request_cross, net.request_gate, net.request_hidden]
+        of_ad = [net.ad_cross, net.ad_gate, net.ad_hidden]
+        width = net.dims + groups + hidden + pair
+        return _sided_cost(net, flops, width, of_request=of_request, of_ad=of_ad)
 
     def _columns(self, gates, hidden) -> np.ndarray:
         """Gates and line, then hidden units, each filled up to lanes.  [m, 4], [m, H + 1] -> [m, 8 + H]"""
@@ -317,6 +354,14 @@ class TorchScorer(ModelScorer):
                 with torch.inference_mode():
                     self._ads = _rows(module.encode_ads(self._ads), len(view.ad_table)).contiguous()
 
+    @cached_property
+    def cost(self) -> Cost | None:
+        import torch
+
+        of_request = self.seen.request_features(np.zeros(1, np.int32), np.zeros(1, np.float32))
+        ads = torch.from_numpy(self.seen.ad_table)
+        return counted_cost(self.module, of_request.shape[1], self._ads, self.view.pair_width, ads)
+
     def logit(self, block, ids):
         import torch
 
@@ -340,6 +385,20 @@ class TorchScorer(ModelScorer):
                 )
             parts.append(logit.float().numpy())
         return np.concatenate(parts) if parts else np.zeros(ids.shape, np.float32)
+
+
+def _sided_cost(net, pair_flops: float, ad_width: float, *, of_request, of_ad) -> Cost:
+    """Of a net whose sides are computed apart: layers of a request and of an ad; of a pair a sigmoid, too.
+
+    `ad_width` numbers are read of an ad.
+    """
+    return Cost(
+        layers_flops(*of_request),
+        FLOAT_BYTES * net.widths[0],
+        float(pair_flops + SIGMOID_FLOPS),
+        row_bytes(ad_width),
+        layers_flops(*of_ad),
+    )
 
 
 def _seen(view, module):

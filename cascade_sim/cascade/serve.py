@@ -4,6 +4,8 @@
 and `trace` all call it, with other stages or other parameters.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from cascade_sim.cascade.bids import BidRules, Rates
@@ -34,6 +36,7 @@ __all__ = [
     "Stage",
     "admitted",
     "bids",
+    "each_pass",
     "passes",
     "predicted",
     "retrieve",
@@ -65,12 +68,17 @@ def serve(block: Block, arm: Arm, platform: Platform, served_by_stage: np.ndarra
 
 def passes(block: Block, arm: Arm, platform: Platform) -> tuple[Pass, ...]:
     """The candidates of every scoring stage; a stage that chooses nothing is not asked."""
-    ids, columns, made = retrieve(block, arm, platform), None, []
+    return tuple(each_pass(block, arm, platform))
+
+
+def each_pass(block: Block, arm: Arm, platform: Platform) -> Iterator[Pass]:
+    """The passes one by one: between two of them a stage scores and hands on."""
+    ids, columns = retrieve(block, arm, platform), None
     for at, stage in enumerate(arm.stages, 1):
-        made.append(Pass(ids, _view(block, ids, stage, arm, platform), columns))
+        made = Pass(ids, _view(block, ids, stage, arm, platform), columns)
+        yield made
         if at < len(arm.stages):
-            ids, columns = handed_on(block, made[-1], stage)
-    return tuple(made)
+            ids, columns = handed_on(block, made, stage)
 
 
 def retrieve(block: Block, arm: Arm, platform: Platform) -> np.ndarray:

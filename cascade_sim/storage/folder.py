@@ -319,7 +319,7 @@ def open_run(path: str | Path) -> Run:
 
 
 MANIFEST_TYPES: dict[str, type] = {
-    **{key: dict for key in ("packages", "seconds", "processor")},
+    **{key: dict for key in ("packages", "seconds", "micros", "processor")},
     **{key: int for key in ("seed", "seeds", "workers")},
     **{key: str for key in ("name", "version", "status", "started", "device")},
 }

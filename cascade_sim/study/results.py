@@ -26,6 +26,7 @@ from cascade_sim.analysis.statistics.orders import order_between_worlds
 from cascade_sim.cascade.serve import Arm, Stage
 from cascade_sim.environments.evaluators.corpus import attribution_table
 from cascade_sim.scenario.file import scenario_hash
+from cascade_sim.study.cost import cost_section
 from cascade_sim.study.evaluate import ArmEvaluation, ArmTally, Evaluation, Replaced
 from cascade_sim.study.objectives import sweep_section
 from cascade_sim.version import SEMANTICS, __version__
@@ -79,6 +80,7 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         "funnel": {name: _funnel(evaluation, name) for name in evaluation.arms},
         "models": evaluation.model_quality.metrics(QUALITY_RESAMPLES, seed),
         "curves": evaluation.model_quality.curves(),
+        **cost_section(evaluation),
         **_pcvr_models(evaluation),
         **_objectives(evaluation),
     }

@@ -117,6 +117,7 @@ def _run_study(
             folder.write_json("metrics.json", metrics)
             with progress.stage("report", 1, "pages"):
                 manifest["seconds"] = {**progress.seconds, "total": time.perf_counter() - started}
+                manifest["micros"] = progress.micros
                 _write_tables(folder, metrics)
                 write_report(out, metrics, {**manifest, "status": "complete"}, dump_scenario(scenario))
         worlds = [out] if seeds == 1 else [below(out, f"seed-{scenario.seed + i}") for i in range(seeds)]
@@ -136,6 +137,7 @@ def run_seed(scenario: Scenario, context: RunContext, teacher: Scenario | None =
     with loading():
         from cascade_sim.counterfactual.critical_bids import critical_bid_section
         from cascade_sim.regression.blocks import write_blocks
+        from cascade_sim.study.cost import measured_micros
         from cascade_sim.study.evaluate import Evaluation
         from cascade_sim.study.prepare import prepare
         from cascade_sim.study.results import collect
@@ -146,6 +148,8 @@ def run_seed(scenario: Scenario, context: RunContext, teacher: Scenario | None =
     sim = prepared.sim
     evaluation = Evaluation(sim, out, progress)
     evaluation.run()
+    with progress.stage("time stages", 1, "arms"):
+        progress.micros = measured_micros(evaluation)
     with progress.stage("intervals", 1, "tables"):
         metrics = collect(evaluation)
     metrics["training"] = prepared.training_section()
@@ -182,6 +186,7 @@ def bid_figures(bids: np.ndarray) -> dict[str, float]:
 
 def _run_seeds(scenario: Scenario, context: RunContext, seeds: int) -> dict[str, Any]:
     """The study in several worlds, each in a process of its own; results do not depend on workers."""
+    from cascade_sim.study.cost import mean_micros
     from cascade_sim.study.results import combine_seeds
 
     worlds = [scenario.model_copy(update={"seed": scenario.seed + i}) for i in range(seeds)]
@@ -194,6 +199,8 @@ def _run_seeds(scenario: Scenario, context: RunContext, seeds: int) -> dict[str,
         for world in worlds
     ]
     done = taken_or_run([jobs], "worlds", context, go_on="resume it with --resume")
+    left = [read_manifest(below(context.out, job.name.removeprefix("world "))) for job in jobs]
+    context.progress.micros = mean_micros([manifest.get("micros") or {} for manifest in left])
     return combine_seeds([done[job.name] for job in jobs])
 
 
@@ -260,7 +267,7 @@ def run_world(
         _write_tables(folder, metrics)
         if not keep_logs:
             folder.remove_logs()
-        manifest["seconds"] = progress.seconds
+        manifest |= {"seconds": progress.seconds, "micros": progress.micros}
         folder.finish(_with_late_code(manifest, scenario, home, [out], before))
     # As they are read from the disk: a world that was finished before a run was stopped comes from there.
     return open_run(out).metrics

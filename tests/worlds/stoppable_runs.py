@@ -27,7 +27,7 @@ IMPORTED = (
     *("cascade_sim.counterfactual.critical_bids", "cascade_sim.study.evaluate", "cascade_sim.study.prepare"),
     *("cascade_sim.study.results", "cascade_sim.market.study", "cascade_sim.study.run"),
 )
-TIMES = ("started", "seconds", "seal")  # of a manifest: times, and a digest of all of it
+TIMES = ("started", "seconds", "micros", "seal")  # of a manifest: times, and a digest of all of it
 
 
 def contents(out: Path) -> dict[str, bytes]:

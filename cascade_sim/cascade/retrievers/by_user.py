@@ -14,7 +14,7 @@ import numpy as np
 from cascade_sim.cascade.retrievers.inner_product import AdIndex
 from cascade_sim.foundation.kernels import select_top
 from cascade_sim.foundation.limits import KEPT_IDS
-from cascade_sim.protocols import Availability
+from cascade_sim.protocols import Availability, Cost
 from cascade_sim.world.availability import ascending
 
 ASKED = 64  # users by whom the share found is measured
@@ -41,6 +41,10 @@ class UserRetrieval:
     def score(self, block: Any, ids: np.ndarray) -> np.ndarray:
         """How near these ads are; 0 for padding.  [R, m] float32"""
         return self._similarities(block.users, ids)
+
+    def cost(self, size: int) -> Cost:
+        """Of a search; answers are kept per user."""
+        return self.index.cost(size, is_kept=True)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> UserRetrieval:
         """Itself: an index does not change, and what it keeps of answers may be shared."""

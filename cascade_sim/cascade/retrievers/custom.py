@@ -24,9 +24,10 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade_sim.cascade.cost import cost_of
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.kernels import select_top
-from cascade_sim.protocols import Availability
+from cascade_sim.protocols import Availability, Cost
 from cascade_sim.scenario.plugins import RETRIEVER_KINDS, errors_of, find_class
 from cascade_sim.world.availability import ascending
 from cascade_sim.world.world import World
@@ -152,6 +153,10 @@ class CustomRetrieval:
         if fault:
             raise UserError(f"retriever {self.name!r}: {fault}")
         return np.where(ids >= 0, said, 0.0).astype(np.float32)
+
+    def cost(self, size: int) -> Cost | None:
+        """What the class says itself; None: it does not."""
+        return cost_of(self._own, size)
 
     def _errors(self, requests: Requests) -> Any:
         first = f" at request {requests.ids[0]}" if len(requests) else ""

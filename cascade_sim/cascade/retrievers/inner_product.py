@@ -6,14 +6,17 @@ No BLAS: a matrix product may change its last bits with the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade_sim.cascade.cost import exact_search
 from cascade_sim.cascade.retrievers.inverted_lists import InvertedLists, recall
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.kernels import dot_scores, nearest_rows, pad_lanes, tile_scores, tiled
 from cascade_sim.foundation.limits import LANES
+from cascade_sim.protocols import Cost
 
 Codes = NDArray[np.float32]
 
@@ -47,6 +50,12 @@ class AdIndex:
     def is_exact(self) -> bool:
         """Whether the whole corpus is searched."""
         return self._lists is None
+
+    def cost(self, size: int, *, is_kept: bool = False) -> Cost:
+        """Of a search for so many; none is made where everybody is retrieved. `is_kept`: answers are."""
+        if self._lists is not None:
+            return replace(self._lists.cost, is_kept=is_kept)
+        return exact_search(0 if size >= self.n_ads else self.n_ads, self.width, is_kept=is_kept)
 
     def nearest(self, codes: Codes, size: int) -> NDArray[np.int32]:
         """The ads with the largest inner products.  [m, D] -> [m, size] ids ascending, -1 at the end"""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade_sim.cascade.cost import listed_search
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
 
@@ -60,6 +61,7 @@ class InvertedLists:
         self._alike.add(means.centroids)
         self._index.quantizer = self._alike
         self._index.nprobe = min(probes, lists)
+        self.cost = listed_search(n, width, lists, probes, is_kept=True)  # of a search
 
     def nearest(self, users: NDArray[np.float32], size: int) -> NDArray[np.int32]:
         """The `size` nearest found, ids ascending, -1 at the end if they are fewer.  [m, D] -> [m, size]"""

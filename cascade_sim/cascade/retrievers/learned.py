@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cascade_sim.cascade.cost import cost_of
 from cascade_sim.cascade.retrievers.by_user import ASKED, UserRetrieval, available_width
 from cascade_sim.cascade.retrievers.inner_product import AdIndex
 from cascade_sim.cascade.scorers import ModelScorer, Scorer
@@ -24,7 +25,7 @@ from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.foundation.kernels import select_top
 from cascade_sim.models.nets.codes import encoders
-from cascade_sim.protocols import Availability
+from cascade_sim.protocols import Availability, Cost
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.world.availability import ascending
 
@@ -120,6 +121,14 @@ class LearnedRetrieval:
         if self._by_user is not None:
             return self._by_user.score(block, ids)
         return self.index.scores(self._request_codes(block.users, block.context), ids)
+
+    def cost(self, size: int) -> Cost:
+        """Of the request's code and a search; answers that depend on the user alone are kept."""
+        search = self.index.cost(size, is_kept=self._by_user is not None)
+        own = cost_of(self._scorer) or Cost()
+        return search + Cost(
+            own.request_flops, own.request_bytes, ad_flops=own.ad_flops, is_kept=search.is_kept
+        )
 
     def share_found(self, size: int) -> float | None:
         """The share of the nearest ads that approximate answers hold, by a few users; None: exact."""

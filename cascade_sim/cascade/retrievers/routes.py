@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.cascade.cache import once
+from cascade_sim.cascade.cost import added, cost_of
 from cascade_sim.cascade.retrievers.similarity import Retriever
-from cascade_sim.protocols import Availability, Scorer
+from cascade_sim.protocols import Availability, Cost, Scorer
 from cascade_sim.storage.log_columns import ROUTE_COLUMN
 from cascade_sim.world.availability import ascending
 
@@ -52,6 +53,10 @@ class MergedRoutes:
             np.put_along_axis(rank, order, np.broadcast_to(np.arange(ids.shape[1]), ids.shape), 1)
             best = np.maximum(best, 1.0 - rank / route.size)
         return np.where(ids >= 0, best, 0.0).astype(np.float32)
+
+    def cost(self, size: int) -> Cost | None:
+        """Of all routes; not known if that of one is not."""
+        return added(cost_of(route.retriever, route.size) for route in self._open)
 
     def brought_by(
         self, block: Any, ids: np.ndarray, lives: Availability | None
