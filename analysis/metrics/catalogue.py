@@ -806,6 +806,13 @@ def stages_of(metrics: Mapping[str, Any]) -> list[str]:
     return [row["stage"] for row in rows] or steps_of(metrics)
 
 
+def routes_of(metrics: Mapping[str, Any]) -> list[str]:
+    """The routes of retrieval that any arm has, by name."""
+    head = f"{next(iter(OF_PAGES))}_by_"
+    names = {name for values in metrics["arms"].values() for name in values if name.startswith(head)}
+    return sorted(name.removeprefix(head) for name in names)
+
+
 def steps_of(metrics: Mapping[str, Any]) -> list[str]:
     """The steps of pre-ranking in their order; none where there is a single one, which needs no name."""
     named = dict.fromkeys(row.get("stage") for row in metrics.get("ablation") or [])

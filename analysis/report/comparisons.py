@@ -49,8 +49,17 @@ def is_about_pre_ranking(metrics: Mapping[str, Any]) -> bool:
 
     Else nothing is said of pre-ranking: a study of pricing rules is not about the ranker's order.
     """
+    return _is_about(metrics, "pre_ranking")
+
+
+def is_about_candidates(metrics: Mapping[str, Any]) -> bool:
+    """Whether arms differ in retrieval or in pre-ranking: in which ads come to the ranking stage."""
+    return _is_about(metrics, "pre_ranking") or _is_about(metrics, "retrieval")
+
+
+def _is_about(metrics: Mapping[str, Any], stage: str) -> bool:
     differ = [line for lines in (metrics.get("arm_changes") or {}).values() for line in lines]
-    return not differ or any(line.startswith(("pre_ranking", "cascade.pre_ranking")) for line in differ)
+    return not differ or any(line.startswith((stage, f"cascade.{stage}")) for line in differ)
 
 
 def ordered_arms(metrics: Mapping[str, Any]) -> list[str]:

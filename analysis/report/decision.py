@@ -1,4 +1,4 @@
-"""What the numbers say, in words: which arm to ship, what a simpler change would bring, where value is lost.
+"""What the numbers say, in words: which arm to ship, and what a simpler change would bring.
 
 Every sentence is computed from metrics.json; where the data do not decide, the sentence says so. An arm is
 shipped only if its 95 % interval of revenue per request lies above the baseline's, and alone only if it
@@ -31,12 +31,11 @@ from cascade_sim.analysis.report.guardrails import (
 from cascade_sim.analysis.report.market_verdict import denied_by_the_market, is_denied, under_budgets
 from cascade_sim.analysis.report.readings import no_evidence
 from cascade_sim.analysis.report.sections.whatif import what_if_words
-from cascade_sim.analysis.report.text_helpers import listed, stage_name
+from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.report.ties import more_data, tie_breakers, tied_with
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
-    estimate,
     number_text,
     percent_text,
 )
@@ -399,67 +398,3 @@ def world_warnings(metrics: Mapping[str, Any]) -> list[str]:
         f"This is one simulated world (seed {metrics.get('seed', '?')}). The intervals cover the noise of "
         "this evaluation only; the spread between worlds is larger. Run with `--seeds 5` to measure it."
     ]
-
-
-def losses(metrics: Mapping[str, Any], arm: str) -> list[tuple[str, Estimate, float | None]]:
-    """(stage, true eCPM lost per request, its share of the best possible), in the cascade's order."""
-    attribution = (metrics.get("attribution") or {}).get(arm) or {}
-    best = estimate(attribution.get("ecpm_best")).value
-    rows = []
-    for row in attribution.get("stages") or []:
-        lost = estimate(row.get("ecpm_lost"))
-        rows.append((row["stage"], lost, lost.value / best if best and lost.value is not None else None))
-    return rows
-
-
-def value_lost(metrics: Mapping[str, Any]) -> tuple[str, str] | None:
-    """(headline, sentence) on the stage that loses most with the baseline; None without an attribution."""
-    baseline = metrics["baseline"]
-    rows = [(stage, share) for stage, _, share in losses(metrics, baseline) if share is not None]
-    if not rows:
-        return None
-    own = metrics["attribution"][baseline]
-    best = own["ecpm_best"]
-    shown = f"{number_text(100 * own['ecpm_shown'] / best, 1)}{NBSP}%"
-    noise = irreducible_share(metrics, baseline)
-    if noise is not None:
-        rows = avoidable_shares(metrics, baseline)
-    worst, most = max(rows, key=lambda row: row[1])
-    if most <= 0:
-        return (
-            "No stage loses value.",
-            f"{baseline} shows {shown} of the true value (bid × true CTR) that the corpus could give.",
-        )
-    parts = [f"{stage_name(stage)} {number_text(100 * share, 1)}{NBSP}%" for stage, share in rows]
-    text = (
-        f"With {baseline}, pages have {shown} of the true value (bid × true CTR) that the best ads of the "
-        "whole corpus would give. "
-    )
-    if noise is None:
-        text += f"Lost on the way: {listed(parts)}."
-    else:
-        text += (
-            f"No model can know {number_text(100 * noise, 1)}{NBSP}%, the noise of user and ad pairs. "
-            f"Avoidable losses: {listed(parts)}."
-        )
-    revenue = estimate(own.get("revenue")).value
-    if revenue is not None and own["ecpm_shown"]:
-        text += (
-            f" Advertisers pay {number_text(100 * revenue / own['ecpm_shown'], 0)}{NBSP}% of the value shown."
-        )
-    return f"{stage_name(worst).capitalize()} loses the most value.", text
-
-
-def irreducible_share(metrics: Mapping[str, Any], arm: str) -> float | None:
-    """Share of the best possible value that no feature tells; None where that was not measured."""
-    own = (metrics.get("attribution") or {}).get(arm) or {}
-    known, best = estimate(own.get("ecpm_best_known")).value, estimate(own.get("ecpm_best")).value
-    return None if known is None or not best else 1.0 - known / best
-
-
-def avoidable_shares(metrics: Mapping[str, Any], arm: str) -> list[tuple[str, float]]:
-    """(stage, share of the best possible value that it loses although features tell it), in their order."""
-    own = metrics["attribution"][arm]
-    lost = {stage: estimate(entry).value for stage, entry in (own.get("ecpm_avoidable") or {}).items()}
-    stages = [row["stage"] for row in own["stages"]]
-    return [(stage, (lost.get(stage) or 0.0) / own["ecpm_best"]) for stage in stages]

@@ -9,8 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cascade_sim.analysis.report.comparisons import is_about_pre_ranking, lift_measure, ordered_arms
-from cascade_sim.analysis.report.decision import decide, value_lost
+from cascade_sim.analysis.report.comparisons import (
+    is_about_candidates,
+    is_about_pre_ranking,
+    lift_measure,
+    ordered_arms,
+)
+from cascade_sim.analysis.report.decision import decide
 from cascade_sim.analysis.report.guardrails import GUARDRAILS
 from cascade_sim.analysis.report.readings import drift_arms, market_baseline
 from cascade_sim.analysis.report.sections.ablation import ablation_table, steps_table
@@ -22,6 +27,7 @@ from cascade_sim.analysis.report.sections.models import models_table
 from cascade_sim.analysis.report.sections.orders import orders_table
 from cascade_sim.analysis.report.sections.training import training_warnings
 from cascade_sim.analysis.report.tables import Table, arm_rows, lift_column, value_column
+from cascade_sim.analysis.report.value_loss import value_lost
 from cascade_sim.foundation.terminal import Shown, in_line, joined
 
 
@@ -139,7 +145,7 @@ def _span_text(table: Table, span: slice, gap: int, color: bool, width: int, mar
 def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: int = 100) -> Shown:
     """What a run prints at its end: the answer, the arms, the ablation, the models, and the budgets."""
     answer = decide(metrics)
-    lost = value_lost(metrics) if is_about_pre_ranking(metrics) else None
+    lost = value_lost(metrics) if is_about_candidates(metrics) else None
     lead = [line for asked in asked_answers(metrics) for line in (asked.headline, *asked.lines) if line]
     heads = [textwrap.fill(line, max(width, 40)) for line in (*lead, answer.headline)]
     parts = ["\n".join(heads) + "\n", table_text(_terminal_arms(metrics), color=color, width=width)]

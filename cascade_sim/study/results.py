@@ -25,7 +25,11 @@ from cascade_sim.analysis.statistics.bootstrap import (
 from cascade_sim.analysis.statistics.orders import order_between_worlds
 from cascade_sim.cascade.serve import Arm, Stage
 from cascade_sim.environments.evaluators.corpus import attribution_table
+from cascade_sim.models.recipes import RECIPES
 from cascade_sim.scenario.file import scenario_hash
+from cascade_sim.scenario.models import ModelSpec
+from cascade_sim.scenario.schema import ArmSpec
+from cascade_sim.scenario.sections import PreRankingStep, Retrieval
 from cascade_sim.study.cost import cost_section
 from cascade_sim.study.evaluate import ArmEvaluation, ArmTally, Evaluation, Replaced
 from cascade_sim.study.objectives import sweep_section
@@ -76,7 +80,7 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
             "corpus_requests": evaluation.n_detail,
             "quality_requests": getattr(evaluation, "n_quality", evaluation.n_detail),
         },
-        "attribution": attribution_table(details, baseline, resamples, seed) if details else {},
+        "attribution": attribution(evaluation, details) if details else {},
         "funnel": {name: _funnel(evaluation, name) for name in evaluation.arms},
         "models": evaluation.model_quality.metrics(QUALITY_RESAMPLES, seed),
         "curves": evaluation.model_quality.curves(),
@@ -84,6 +88,41 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         **_pcvr_models(evaluation),
         **_objectives(evaluation),
     }
+
+
+def attribution(evaluation: Evaluation, details: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:
+    """What each stage loses against the whole corpus; of the baseline also what its stages are set to."""
+    report = evaluation.sim.scenario.report
+    section = attribution_table(details, report.baseline, report.resamples, evaluation.sim.seed)
+    if report.baseline in section:
+        spec, models = evaluation.specs[report.baseline], evaluation.sim.scenario.models
+        section[report.baseline]["settings"] = stage_settings(spec, models)
+    return section
+
+
+def stage_settings(spec: ArmSpec, models: Mapping[str, ModelSpec]) -> dict[str, dict[str, Any]]:
+    """What may be changed about each stage of an arm: its kind, its keys in an arm, model and size."""
+    taught = [name for name, recipe in RECIPES.items() if recipe.has_teacher]
+    found: dict[str, dict[str, Any]] = {"retrieval": _retrieval_settings(spec.retrieval)}
+    for name, section in spec.sections:
+        learned = {"recipe": models[section.model].recipe} if section.model in models else {}
+        found[name] = {"kind": "ranking", "model": section.model, **learned}
+        if isinstance(section, PreRankingStep):
+            key = name if name == "pre_ranking" else f"pre_ranking.earlier.{name}"
+            found[name] |= {
+                **{"kind": "step", "key": key, "size": section.size, "taught": taught},
+                **{"bid": section.bid, "ranking_bid": spec.ranking.bid},
+            }
+    return found
+
+
+def _retrieval_settings(retrieval: Retrieval) -> dict[str, Any]:
+    kind = "similarity" if retrieval.is_similarity else "learned" if retrieval.model else "custom"
+    if retrieval.routes:
+        sizes = {route: own.size for route, own in retrieval.routes.items() if own.size}
+        return {"kind": "routes", "routes": sizes}
+    model = {"model": retrieval.model} if retrieval.model else {}
+    return {"kind": kind, "key": "retrieval", "size": retrieval.size, **model}
 
 
 def measures_of(evaluation: Evaluation) -> Mapping[str, Metric]:

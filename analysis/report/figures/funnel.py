@@ -8,10 +8,10 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import steps_of
 from cascade_sim.analysis.report.comparisons import ordered_arms
-from cascade_sim.analysis.report.decision import avoidable_shares, irreducible_share, losses
 from cascade_sim.analysis.report.figures.style import INK, LEAST, QUIET, bare, blank, mark, of_arms, short
 from cascade_sim.analysis.report.readings import candidate_sets
 from cascade_sim.analysis.report.text_helpers import stage_name
+from cascade_sim.analysis.report.value_loss import avoidable_shares, irreducible_share, losses
 from cascade_sim.analysis.statistics.estimates import estimate, finite, number_text
 
 SHOWN, ON_BAR = "#3C6E91", "#FEFEFE"  # lettering on a bar stays light on a dark page

@@ -8,11 +8,11 @@ from typing import Any
 from cascade_sim.analysis.metrics.published import out_of_published_range
 from cascade_sim.analysis.report.comparisons import (
     candidates,
-    is_about_pre_ranking,
+    is_about_candidates,
     lift_measure,
     revenue_lift,
 )
-from cascade_sim.analysis.report.decision import BRACKETS, IDEAL, Recommendation, decide, value_lost
+from cascade_sim.analysis.report.decision import BRACKETS, IDEAL, Recommendation, decide
 from cascade_sim.analysis.report.guardrails import (
     FINE,
     arm_changes_of,
@@ -32,6 +32,7 @@ from cascade_sim.analysis.report.section import (
     Tiles,
 )
 from cascade_sim.analysis.report.sections.asked import asked_kinds
+from cascade_sim.analysis.report.value_loss import value_lost
 from cascade_sim.analysis.statistics.estimates import arm_value
 
 MAX_ROWS = 6  # arms whose guardrails are on the card
@@ -46,8 +47,8 @@ def answer_section(metrics: Mapping[str, Any]) -> Section | None:
     is_first = not asked_kinds(metrics)
     reasons: list[Part] = [Text(reason) for reason in answer.reasons]
     reasons += [Text(finding, "finding") for finding in answer.findings]
-    lost, seeds = value_lost(metrics) if is_about_pre_ranking(metrics) else None, metrics.get("seeds")
-    care: list[Part] = [Heading(lost[0]), Text(lost[1])] if lost else []
+    lost, seeds = value_lost(metrics) if is_about_candidates(metrics) else None, metrics.get("seeds")
+    care: list[Part] = [Heading(lost[0]), *map(Text, lost[1:])] if lost else []
     if seeds:
         care.append(
             Text(

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import Measure
+from cascade_sim.analysis.metrics.catalogue import (
+    ARM_MEASURES,
+    OF_PAGES,
+    Measure,
+    after_step,
+    routes_of,
+    stages_of,
+)
 from cascade_sim.analysis.report.comparisons import ordered_arms
-from cascade_sim.analysis.report.decision import irreducible_share, losses
 from cascade_sim.analysis.report.figures.funnel import funnel
 from cascade_sim.analysis.report.readings import detail_requests
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, TablePart, Text, titled
-from cascade_sim.analysis.report.tables import LIFT, Row, Table, arm_rows, column
+from cascade_sim.analysis.report.tables import LIFT, Row, Table, arm_rows, column, value_column
 from cascade_sim.analysis.report.text_helpers import stage_name
-from cascade_sim.analysis.statistics.estimates import Estimate, estimate, percent_text, scaled
+from cascade_sim.analysis.report.value_loss import irreducible_share, losses, perfect_gains, perfect_stage
+from cascade_sim.analysis.statistics.estimates import Estimate, arm_value, estimate, percent_text, scaled
 
 
 def funnel_section(metrics: Mapping[str, Any]) -> Section:
@@ -49,6 +56,13 @@ def funnel_section(metrics: Mapping[str, Any]) -> Section:
                 "figures wide",
             ),
             *titled(
+                "Recall of pages of the whole corpus, stage by stage",
+                recall_table(metrics),
+                Text(ABOUT_RECALL, "small"),
+            ),
+            *titled("Each stage by itself", alone_table(metrics), Text(ABOUT_ALONE, "small")),
+            *titled("By route", routes_table(metrics), Text(ABOUT_ROUTES, "small")),
+            *titled(
                 f"One stage of {metrics['baseline']} made perfect, the others unmodified",
                 perfect_table(metrics),
                 Text(ABOUT_PERFECT, "small"),
@@ -59,6 +73,17 @@ def funnel_section(metrics: Mapping[str, Any]) -> Section:
     )
 
 
+ABOUT_RECALL = (
+    "The ideal page is what an arm's own ranking stage would show, had it scored every ad of the corpus: how "
+    "consistent the stages before it are. Arms with different rankers have different ones. The best page is "
+    "that by true CTR × bid, whatever the ranker. Each column is the share of the page that is left after a "
+    "stage; the last is what is shown."
+)
+ABOUT_ALONE = (
+    "Of the ads of these pages that reach a stage, the share that it lets through. Multiplied, they are the "
+    "share that is shown. Ranking shows all that reach it of the page that it would choose itself."
+)
+ABOUT_ROUTES = "Shares of these pages that a route brings, and that no other route brings."
 ABOUT_PERFECT = (
     "Each row serves the same requests with one stage choosing by all that features tell, and the other "
     "stages unmodified. The losses above are sequential, so a stage is judged by what the stages before it "
@@ -66,23 +91,78 @@ ABOUT_PERFECT = (
 )
 
 
-def perfect_stage(metrics: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """(stage, gains) of the baseline with that stage made perfect, in their order; empty if not measured."""
-    own = (metrics.get("attribution") or {}).get(metrics["baseline"]) or {}
-    gains = own.get("perfect_stage") or {}
-    return [(row["stage"], gains[row["stage"]]) for row in own.get("stages") or [] if row["stage"] in gains]
+def recall_table(metrics: Mapping[str, Any]) -> Table | None:
+    """What is left of the ideal and of the best page of the corpus after each stage; None if not measured."""
+    stages = stages_of(metrics)
+    names = {page: [*(after_step(page, stage) for stage in stages[:-1]), page] for page in OF_PAGES}
+    headings = [*(f"after {stage_name(stage)}" for stage in stages[:-1]), "shown"]
+    return _of_pages(metrics, "Recall of pages of the corpus", names, headings)
+
+
+def alone_table(metrics: Mapping[str, Any]) -> Table | None:
+    """What each stage lets through of what reaches it of these pages; None if not measured."""
+    stages = stages_of(metrics)
+    names = {
+        page: [*(after_step(page, stage) for stage in stages[:1]), *(f"{page}_of_{s}" for s in stages[1:])]
+        for page in OF_PAGES
+    }
+    return _of_pages(metrics, "Each stage by itself", names, [stage_name(stage) for stage in stages])
+
+
+def _of_pages(
+    metrics: Mapping[str, Any], title: str, names: Mapping[str, list[str]], headings: list[str]
+) -> Table | None:
+    """Measures of both pages, page by page; None where no arm has them."""
+    arms = ordered_arms(metrics)
+    listed = [name for of_page in names.values() for name in of_page]
+    if all(arm_value(metrics, arm, name).value is None for arm in arms for name in listed):
+        return None
+    columns = [value_column(metrics, arms, name) for name in listed]
+    groups = [(_page_heading(page), len(of_page)) for page, of_page in names.items()]
+    return Table(title, "Arm", headings * len(names), arm_rows(metrics, arms, columns), groups)
+
+
+def _page_heading(page: str) -> str:
+    return ARM_MEASURES[page].heading
+
+
+def routes_table(metrics: Mapping[str, Any]) -> Table | None:
+    """What each route of retrieval brings of these pages, alone and with others; None without routes.
+
+    Arms that retrieve as the baseline does, for the same ranker, are left out.
+    """
+    kinds = ("by", "only_by")
+
+    def values(arm: str, route: str) -> list[Estimate]:
+        return [arm_value(metrics, arm, f"{page}_{kind}_{route}") for page in OF_PAGES for kind in kinds]
+
+    routes = routes_of(metrics)
+    arms = sorted(ordered_arms(metrics), key=lambda arm: arm != metrics["baseline"])
+    found: dict[tuple[str, tuple[Estimate, ...]], str] = {}
+    for arm in arms:
+        for route in routes:
+            if (own := tuple(values(arm, route)))[0].value is not None:
+                found.setdefault((route, own), arm)
+    if not found:
+        return None
+    measure = Measure("share", "percent", "", 1)
+    columns = [column(measure, list(cells)) for cells in zip(*(own for _, own in found), strict=True)]
+    rows = [
+        Row(f"{arm}: {route}", [cells[i] for cells in columns])
+        for i, ((route, _), arm) in enumerate(found.items())
+    ]
+    groups = [(_page_heading(page), len(kinds)) for page in OF_PAGES]
+    return Table("By route", "Arm and route", ["brought", "by it alone"] * len(OF_PAGES), rows, groups)
 
 
 def perfect_words(metrics: Mapping[str, Any]) -> str:
     """Which stage alone, made perfect, would gain most; empty if not measured."""
-    gains = {stage: estimate(entry["ecpm_gain"]) for stage, entry in perfect_stage(metrics)}
-    shown = (metrics.get("attribution") or {}).get(metrics["baseline"], {}).get("ecpm_shown")
-    known = {stage: gain for stage, gain in gains.items() if gain.value is not None}
-    if not known or not shown:
+    gains = perfect_gains(metrics)
+    if not gains:
         return ""
-    top = max(known, key=lambda stage: known[stage].value or 0.0)
-    text = percent_text(scaled(known[top], 1.0 / shown))
-    if not known[top].is_above_zero:
+    top = max(gains, key=lambda stage: gains[stage].value or 0.0)
+    text = percent_text(gains[top])
+    if not gains[top].is_above_zero:
         return (
             "Made perfect alone, no stage would raise the value shown significantly; "
             f"{stage_name(top)} changes it by {text}."

@@ -16,7 +16,7 @@ as many as fit a budget of (request, ad) pairs. They ask `serve` and the seats, 
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any, Protocol
 
 import numpy as np
@@ -410,7 +410,26 @@ def attribution_table(
             }
             for stage in stages
         }
+        section[baseline] |= {
+            f"{name}_gaps": stage_gaps(tables[baseline], kind, stages, resamples, seed)
+            for name, kind in (("avoidable", "avoidable"), ("perfect", "gain"))
+        }
     return section
+
+
+def stage_gaps(
+    table: Mapping[str, np.ndarray], kind: str, stages: list[str], resamples: int, seed: int
+) -> dict[str, dict[str, Any]]:
+    """{stage: {other: the stage's column of this kind less the other's, with its paired interval}}"""
+    pairs = list(permutations(stages, 2))
+    gaps = {f"{one} - {other}": table[f"{kind} {one}"] - table[f"{kind} {other}"] for one, other in pairs}
+    if not gaps:
+        return {}
+    row = ratio_intervals({"": gaps}, {name: (name, None) for name in gaps}, "", resamples, seed)[""]
+    found: dict[str, dict[str, Any]] = {stage: {} for stage in stages}
+    for one, other in pairs:
+        found[one][other] = _interval(row[f"{one} - {other}"])
+    return found
 
 
 MEANS = ("lost ", "dropped ", "avoidable ", "best", "known best", "shown", "revenue")

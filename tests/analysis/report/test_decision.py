@@ -7,11 +7,12 @@ from scipy import stats
 from answers.report import entry, make_metrics, minimal_metrics
 from answers.section_text import says
 from answers.table_text import plain
-from cascade_sim.analysis.report.decision import decide, value_lost
+from cascade_sim.analysis.report.decision import decide
 from cascade_sim.analysis.report.section import TablePart, walk
 from cascade_sim.analysis.report.sections.answer import answer_section
 from cascade_sim.analysis.report.sections.arms import arms_table
 from cascade_sim.analysis.report.terminal import terminal_summary
+from cascade_sim.analysis.report.value_loss import value_lost
 from cascade_sim.analysis.statistics.estimates import t_quantile
 
 REVENUE = "expected_revenue_per_request"

@@ -3,7 +3,7 @@
 from answers.report import entry, make_metrics
 from answers.section_text import says
 from answers.table_text import plain
-from cascade_sim.analysis.report.decision import avoidable_shares, decide, irreducible_share, value_lost
+from cascade_sim.analysis.report.decision import decide
 from cascade_sim.analysis.report.guardrails import (
     arm_changes_of,
     changes,
@@ -17,9 +17,14 @@ from cascade_sim.analysis.report.section import Text
 from cascade_sim.analysis.report.sections.answer import guarded
 from cascade_sim.analysis.report.sections.funnel import (
     attribution_table,
-    perfect_stage,
     perfect_table,
     perfect_words,
+)
+from cascade_sim.analysis.report.value_loss import (
+    avoidable_shares,
+    irreducible_share,
+    perfect_stage,
+    value_lost,
 )
 from cascade_sim.analysis.statistics.estimates import Estimate
 
@@ -124,8 +129,9 @@ def test_what_no_model_can_know_is_split_from_what_could_be_had():
     shares = dict(avoidable_shares(metrics, base))
     own = metrics["attribution"][base]
     assert abs(sum(shares.values()) + 0.1 + own["ecpm_shown"] / own["ecpm_best"] - 1.0) < 1e-12
-    headline, text = value_lost(metrics)
+    headline, text, advice = value_lost(metrics)
     assert says(headline, "Pre-ranking", "most value") and says(plain(text), "No model can know 10.0 %")
+    assert says(headline, "retrieval", "gain more") and says(advice, "retrieval", "pre-ranking")
     assert "Advertisers pay 50 % of the value shown" in plain(text)
     table = attribution_table(metrics)
     assert {"revenue", "avoidable", "% of the best"} <= set(table.columns)

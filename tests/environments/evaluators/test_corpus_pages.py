@@ -12,6 +12,7 @@ from cascade_sim.cascade.retrievers.routes import MergedRoutes, Quota
 from cascade_sim.cascade.serve import Stage, serve, shadow
 from cascade_sim.environments.evaluators import corpus as detail
 from cascade_sim.scenario.schema import Route, resolved_arms
+from cascade_sim.study.results import stage_settings
 from cascade_sim.study.simulation import Simulation
 from worlds.cascades import with_retrieved
 from worlds.tiny_market import part_of, run_phases, tiny_scenario
@@ -189,6 +190,42 @@ def test_an_arm_with_better_candidates_exceeds_the_oracle_and_never_the_corpus(t
     assert oracle["now"] == pytest.approx(1.0) and oracle["all"] > oracle["more"] > 1.05
     assert corpus["now"] < corpus["more"] < corpus["all"] and corpus["all"] == pytest.approx(1.0)
     assert metrics["more"]["welfare_vs_corpus"]["lift"]["low"] > 0
+
+
+def test_gaps_between_stages_are_paired_and_settings_name_the_keys(study):
+    own = study.metrics["attribution"]["logloss"]
+    stages = [row["stage"] for row in own["stages"]]
+    for kind, values in (
+        ("avoidable", own["ecpm_avoidable"]),
+        ("perfect", {stage: own["perfect_stage"][stage]["ecpm_gain"] for stage in stages}),
+    ):
+        gaps = own[f"{kind}_gaps"]
+        for one in stages:
+            assert set(gaps[one]) == {*stages} - {one}
+            for other, gap in gaps[one].items():
+                assert gap["value"] == pytest.approx(values[one]["value"] - values[other]["value"])
+                assert gap["low"] < gap["value"] < gap["high"]
+                assert gap["low"] == pytest.approx(-gaps[other][one]["high"])
+    settings = own["settings"]
+    assert list(settings) == stages
+    assert settings["retrieval"] == {"kind": "similarity", "key": "retrieval", "size": 60}
+    assert settings["ranking"] == {"kind": "ranking", "model": "rank", "recipe": "logloss"}
+    step = settings["pre_ranking"]
+    assert (step["kind"], step["key"], step["size"], step["bid"]) == ("step", "pre_ranking", 15, "init")
+    assert "distill" in step["taught"] and "logloss" not in step["taught"]
+    assert [arm for arm, row in study.metrics["attribution"].items() if "settings" in row] == ["logloss"]
+
+
+def test_settings_name_the_steps_and_the_routes_of_an_arm():
+    scenario = tiny_scenario(
+        *UNTRAINED, "arms={now: {}}", "report.baseline=now",
+        "cascade.retrieval={routes: {near: {size: 30}, off: {size: 0}, new: {group: G3, size: 20}}}",
+        "cascade.pre_ranking=[{name: coarse, model: random, size: 30}, {model: truth, size: 9}]",
+    )  # fmt: skip
+    found = stage_settings(resolved_arms(scenario)["now"], scenario.models)
+    assert found["retrieval"] == {"kind": "routes", "routes": {"near": 30, "new": 20}}
+    assert found["coarse"]["key"] == "pre_ranking.earlier.coarse" and "recipe" not in found["coarse"]
+    assert list(found) == ["retrieval", "coarse", "pre_ranking", "ranking"]
 
 
 def test_the_names_of_parts_are_read_by_the_measure_that_they_begin_with():
