@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from answers.told import tells
 from cascade_sim.auction import AuctionResult, run_auction, to_micros
 from cascade_sim.auction.pricing import RULES
 from cascade_sim.checks import auctions as checker
@@ -153,7 +154,7 @@ def test_a_rule_that_the_reference_lacks_is_named_before_any_auction(capsys, mon
     monkeypatch.setitem(RULES, "halfway", Pricing(lambda slot, *_: slot.bid / 2, parameters=parameters))
     assert main(["check-auctions", "--auctions", "10", "--workers", "1", "--quiet"]) == 2
     told = capsys.readouterr().err
-    assert "pricing halfway cannot be compared" in told and "cascade_sim/auction/reference.py" in told
+    assert tells(told, "halfway", "cascade_sim/auction/reference.py")
 
 
 def test_the_command_prints_what_differs_in_full(capsys, monkeypatch):

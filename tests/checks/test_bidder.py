@@ -5,6 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from answers.told import tells
 from cascade_sim.agents.bidders import BIDDERS
 from cascade_sim.checks import bidder as check_bidder_history
 from cascade_sim.checks.bidder import check_bidder
@@ -213,7 +214,7 @@ def test_a_state_that_goes_on_changing_is_caught(tmp_path):
     )
     (tmp_path / "mine.py").write_text(source)
     status, text = checked(f"{tmp_path}/mine.py:Mine")["state"]
-    assert status == "FAILED" and "to give copies, found n changed by later updates" in text
+    assert status == "FAILED" and tells(text, "copies", "n")
 
 
 def test_what_a_fault_makes_meaningless_is_skipped_and_not_blamed(tmp_path):
@@ -222,7 +223,8 @@ def test_what_a_fault_makes_meaningless_is_skipped_and_not_blamed(tmp_path):
         write_mine(tmp_path, SOURCE, more_bids="bids = bids * np.random.default_rng().random()")
     )
     assert by_check["repeatable"][0] == "FAILED"
-    assert by_check["state"] == ("skipped", "needs 'repeatable' to be ok")
+    status, text = by_check["state"]
+    assert status == "skipped" and tells(text, "'repeatable'")
     assert by_check["sees"][0] == "ok"
 
 
@@ -232,15 +234,15 @@ def test_what_a_fault_makes_meaningless_is_skipped_and_not_blamed(tmp_path):
         (
             {"more_observe": "self.share = self.share * np.where(feedback.clicks > 0, 1.1, 1.0)"},
             "reaction",
-            "raises the bids",
+            "raises",
         ),
-        ({"more_bids": "bids = self.value * self.share[self.owner]"}, "zero budget", "bid all the same"),
-        ({"more_bids": "import time; time.sleep(0.11 * (len(bids) > 1000))"}, "speed", "loop over ads"),
+        ({"more_bids": "bids = self.value * self.share[self.owner]"}, "zero budget", "bid"),
+        ({"more_bids": "import time; time.sleep(0.11 * (len(bids) > 1000))"}, "speed", "loop"),
     ],
 )
 def test_what_is_allowed_but_odd_is_noted_and_not_refused(tmp_path, parts, check, text):
     by_check = checked(write_mine(tmp_path, SOURCE, **parts))
-    assert by_check[check][0] == "note" and text in by_check[check][1]
+    assert by_check[check][0] == "note" and tells(by_check[check][1], *text.split())
     assert "FAILED" not in not_ok(by_check).values()
 
 
@@ -252,7 +254,7 @@ def test_the_command_prints_a_line_per_check_and_ends_with_0(tmp_path):
     result = run("pid", "--option", "k_p=0.5")
     assert result.return_value == 0
     lines = result.output.splitlines()
-    assert lines[0] == "pid" and lines[-1] == "The bidder can be used."
+    assert lines[0] == "pid" and "FAILED" not in result.output
     assert lines[2] == "ok       constructor     Pid(portfolio, k_p=0.5)"
     assert len(lines) == 2 + len(checked("pid"))
 
@@ -260,7 +262,8 @@ def test_the_command_prints_a_line_per_check_and_ends_with_0(tmp_path):
 def test_a_failed_check_ends_the_command_with_1(tmp_path):
     result = run("pid", "--option", "k_p=-1")
     assert result.return_value == 1
-    assert "FAILED   constructor     ValueError: option k_p: expected a number in [0, 10]" in result.output
+    (line,) = [line for line in result.output.splitlines() if line.startswith("FAILED ")]
+    assert tells(line, "constructor", "k_p", "[0, 10]")
     assert result.output.splitlines()[-1] == f"1 of {len(checked('pid'))} checks FAILED"
 
 
@@ -275,14 +278,14 @@ def test_as_json_it_prints_one_document(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("pidd",), "did you mean 'pid'"),
+        (("pidd",), "'pidd' 'pid'?"),
         (("no/such.py:Mine",), "no file 'no/such.py'"),
         (("pid", "--option", "k_p"), "expected KEY=VALUE"),
     ],
 )
 def test_a_mistake_in_the_command_is_explained(arguments, text):
     result = run(*arguments)
-    assert isinstance(result.exception, UserError) and text in str(result.exception)
+    assert isinstance(result.exception, UserError) and tells(str(result.exception), *text.split())
 
 
 def test_bids_that_a_run_refuses_do_not_pass(tmp_path):

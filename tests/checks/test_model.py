@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from answers.told import refused, tells
 from cascade_sim.checks import model as check_model_training
 from cascade_sim.checks.model import check_model
 from cascade_sim.cli import main
-from cascade_sim.foundation.errors import UserError
 from cascade_sim.models.nets import NETS
 from cascade_sim.models.nets.towers import TwoTowers
 from places import ROOT
@@ -57,7 +57,7 @@ def test_a_sound_model_passes_every_check_under_every_recipe(tmp_path, recipe):
     by_check = checked(write_mine(tmp_path, SOURCE), recipe=recipe)
     assert not_ok(by_check) == {}
     assert list(by_check)[:3] == ["import", "constructor", "output"]
-    assert "of the built-in towers" in by_check["speed"][1]
+    assert tells(by_check["speed"][1], "towers")
 
 
 @pytest.mark.parametrize("kind", NETS)
@@ -120,7 +120,8 @@ def test_each_fault_is_caught_by_its_check(tmp_path, case, serving_only):
 def test_what_a_fault_makes_meaningless_is_skipped_and_not_blamed(tmp_path):
     by_check = checked(write_mine(tmp_path, SOURCE, after="logit = logit + torch.randn_like(logit)"))
     assert by_check["repeatable"][0] == "FAILED"
-    assert by_check["batch = single"] == ("skipped", "needs 'repeatable' to be ok")
+    status, text = by_check["batch = single"]
+    assert status == "skipped" and tells(text, "'repeatable'")
     assert by_check["eval mode"][0] == "ok"
 
 
@@ -134,13 +135,13 @@ def test_a_listwise_model_is_noted_and_not_refused(tmp_path, serving_only):
 def test_a_score_that_depends_on_the_place_in_the_row_is_noted(tmp_path, serving_only):
     by_check = checked(write_mine(tmp_path, SOURCE, after="logit = logit + torch.arange(logit.shape[1])"))
     assert by_check["candidates"][0] == "note"
-    assert "is an axis mixed up?" in by_check["candidates"][1]
+    assert tells(by_check["candidates"][1], "axis")
 
 
 @pytest.mark.parametrize(
     ("parts", "text"),
     [
-        ({"more_arguments": ", *, depth"}, "missing a required argument: 'depth'"),
+        ({"more_arguments": ", *, depth"}, "argument 'depth'"),
         ({"more_parts": "self.extra = nn.Parameter(torch.from_numpy(np.random.rand(2)))"}, "others in extra"),
         ({"more_parts": "raise RuntimeError('no licence')"}, "mine.py:12: RuntimeError: no licence"),
     ],
@@ -148,8 +149,9 @@ def test_a_score_that_depends_on_the_place_in_the_row_is_noted(tmp_path, serving
 def test_a_constructor_that_the_engine_cannot_call_is_caught(tmp_path, parts, text):
     by_check = checked(write_mine(tmp_path, SOURCE, **parts))
     assert by_check["constructor"][0] == "FAILED"
-    assert text in by_check["constructor"][1]
-    assert by_check["output"] == ("skipped", "needs 'constructor' to be ok")
+    assert tells(by_check["constructor"][1], *text.split())
+    status, said = by_check["output"]
+    assert status == "skipped" and tells(said, "'constructor'")
 
 
 def test_a_constructor_without_the_widths_is_shown_beside_the_expected_one(tmp_path):
@@ -164,16 +166,16 @@ def test_a_constructor_without_the_widths_is_shown_beside_the_expected_one(tmp_p
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        ("import torch\n\nx = 1 / 0\nclass Mine: pass", "mine.py:3: ZeroDivisionError: division by zero"),
-        ("import torhc\nclass Mine: pass", "mine.py:1: ModuleNotFoundError: No module named 'torhc'"),
-        ("class Mine:\n    def f(self:\n        pass", "mine.py:2: SyntaxError: '(' was never closed"),
+        ("import torch\n\nx = 1 / 0\nclass Mine: pass", "mine.py:3: ZeroDivisionError:"),
+        ("import torhc\nclass Mine: pass", "mine.py:1: ModuleNotFoundError: 'torhc'"),
+        ("class Mine:\n    def f(self:\n        pass", "mine.py:2: SyntaxError:"),
         ("class Mine: pass", "not a torch.nn.Module class"),
     ],
 )
 def test_a_file_that_does_not_import_is_shown_with_its_line(tmp_path, source, text):
     status, said = checked(write_mine(tmp_path, source))["import"]
     assert status == "FAILED"
-    assert text in said
+    assert tells(said, *text.split())
 
 
 @pytest.mark.parametrize(
@@ -185,9 +187,9 @@ def test_a_file_that_does_not_import_is_shown_with_its_line(tmp_path, source, te
             {"more_parts": "self.requires_grad_(False)"},
             "gradients",
             "FAILED",
-            "expected parameters to train, found none",
+            "parameters none",
         ),
-        ({"after": "logit = -50 * logit.abs()"}, "save and load", "ok", "back to the bit"),
+        ({"after": "logit = -50 * logit.abs()"}, "save and load", "ok", "bit"),
         (
             {"after": "if self.training: logit = logit * np.random.rand()"},
             "training",
@@ -209,7 +211,7 @@ def test_a_file_that_does_not_import_is_shown_with_its_line(tmp_path, source, te
 def test_what_training_and_storing_need_is_checked(tmp_path, parts, check, status, text):
     outcome, said = checked(write_mine(tmp_path, SOURCE, **parts))[check]
     assert outcome == status
-    assert text in said
+    assert tells(said, *text.split())
 
 
 @pytest.mark.drill
@@ -222,7 +224,7 @@ def test_what_training_and_storing_need_is_checked(tmp_path, parts, check, statu
         ("logit = torch.softmax(logit, -1)", "FAILED", "ends in softmax"),
         ("logit = torch.sigmoid(logit).unsqueeze(-1).squeeze(-1)", "FAILED", "ends in sigmoid"),
         ("logit = torch.relu(logit)", "FAILED", "never below 0"),
-        ("logit = functional.logsigmoid(logit)", "note", "log of a probability"),
+        ("logit = functional.logsigmoid(logit)", "note", "log probability"),
         # Not what an untrained net answers counts: all of these lie within [0, 1] at first.
         ("logit = 1e-3 * logit + 0.5", "ok", ""),
         ("logit = (1e-3 * logit + 0.5).clamp(-10, 10)", "ok", ""),
@@ -230,7 +232,7 @@ def test_what_training_and_storing_need_is_checked(tmp_path, parts, check, statu
 )
 def test_probabilities_are_not_taken_for_logits(tmp_path, after, status, text):
     outcome, said = checked(write_mine(tmp_path, SOURCE, after=after))["logits"]
-    assert outcome == status and text in said
+    assert outcome == status and tells(said, *text.split())
 
 
 @pytest.mark.drill
@@ -251,7 +253,7 @@ def test_scores_of_which_only_the_order_counts_may_have_bounds(tmp_path):
 def test_a_model_that_cannot_learn_is_caught(tmp_path):
     by_check = checked(write_mine(tmp_path, SOURCE), learning_rate=1e-12)
     assert by_check["training"][0] == "FAILED"
-    assert "to lower the loss" in by_check["training"][1]
+    assert tells(by_check["training"][1], "loss")
 
 
 def test_dropout_in_its_place_is_fine(tmp_path):
@@ -267,14 +269,14 @@ def test_options_reach_the_class():
 
 
 def test_an_unknown_feature_gets_a_hint():
-    with pytest.raises(UserError, match="features: unknown feature 'contxt'; did you mean 'context'?"):
+    with refused("features:", "'contxt'", "'context'?"):
         check_model("towers", features=["contxt"])
 
 
 def test_the_command_prints_a_line_per_check_and_exits_with_1_on_failure(tmp_path, capsys, serving_only):
     assert main(["check-model", write_mine(tmp_path, SOURCE, after="logit = logit.flatten()")]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[3].startswith("FAILED   output          expected a float tensor")
+    assert lines[3].startswith("FAILED   output ") and tells(lines[3], "float tensor")
     assert lines[-1] == "1 of 12 checks FAILED"
 
 
@@ -299,11 +301,11 @@ def test_the_command_speaks_json(tmp_path, capsys, serving_only):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["towerz"], "error: towerz: unknown kind 'towerz'; did you mean 'towers'?"),
+        (["towerz"], "towerz: 'towerz' 'towers'?"),
         (["scenarios/nothing.py:Mine"], "no file 'scenarios/nothing.py'"),
-        (["scenarios/my_model.yaml"], "say which model with --model; it has: rank, towers, mine"),
-        (["scenarios/my_model.yaml", "--model", "mime"], "unknown model 'mime'; did you mean 'mine'?"),
-        (["towers", "--model", "mine"], "--model goes with a scenario file"),
+        (["scenarios/my_model.yaml"], "--model rank, towers, mine"),
+        (["scenarios/my_model.yaml", "--model", "mime"], "'mime' 'mine'?"),
+        (["towers", "--model", "mine"], "--model scenario"),
         (["towers", "--option", "dims"], "--option dims: no '='; expected KEY=VALUE"),
         (["towers", "--features", "user,"], "--features: unknown feature ''"),
     ],
@@ -311,7 +313,7 @@ def test_the_command_speaks_json(tmp_path, capsys, serving_only):
 def test_a_mistake_in_the_command_is_explained_with_code_2(words, message, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert main(["check-model", *words]) == 2
-    assert message in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, *message.split())
 
 
 SEEN_IDS = ("user", "quality", "G1", "user_id", "ad_id", "advertiser_id")
@@ -333,7 +335,7 @@ def test_a_class_of_ones_own_is_given_rows_of_ids_as_further_columns(tmp_path):
 
 
 def test_a_history_is_checked_in_a_world_that_has_one():
-    with pytest.raises(UserError, match="features: history needs a world that has one; check a scenario"):
+    with refused("features:", "history"):
         check_model("towers", features=("user", "quality", "history"))
 
 

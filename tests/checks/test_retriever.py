@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from answers.told import refused
 from cascade_sim import check_retriever
 from cascade_sim.cli import main
 from cascade_sim.foundation.errors import UserError
@@ -60,7 +61,7 @@ def test_the_groups_of_a_scenario_are_what_it_sees(tmp_path, capsys):
 
 
 def test_what_names_no_custom_class_is_refused(tmp_path, capsys):
-    with pytest.raises(UserError, match="similarity is built in"):
+    with refused("similarity", "built in"):
         check_retriever("similarity")
     with pytest.raises(UserError, match="expected a class"):
         check_retriever(3)

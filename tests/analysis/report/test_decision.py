@@ -106,7 +106,7 @@ def test_rivals_are_told_apart_by_their_paired_contrast_and_not_by_overlap():
 
 def test_a_rival_not_clearly_above_the_baseline_may_still_not_be_told_apart():
     decision = decide(study({("best", "wild"): (-0.02, 0.08)}, best=(0.05, 0.01), wild=(0.07, 0.09)))
-    assert "not significantly different from wild" in words(decision)
+    assert says(words(decision), "not significantly", "wild")
 
 
 def test_a_run_without_contrasts_says_that_it_cannot_tell():
@@ -152,7 +152,7 @@ def test_with_several_steps_reference_arms_are_told_of_the_last_one():
     decision = decide(metrics)
     told = [*decision.reasons, *decision.findings]
     spoken = [text for text in told if "pre-ranking" in text]
-    assert len(spoken) == 4 and all("last step of pre-ranking" in text for text in spoken)
+    assert len(spoken) == 4 and all(says(text, "last step") for text in spoken)
 
 
 def test_reference_arms_that_do_not_pay_are_not_spoken_of():
@@ -204,7 +204,7 @@ def test_of_many_rivals_the_nearest_are_named_and_the_others_counted():
     gaps = {("arm9", f"arm{i}"): ((9 - i) / 1000, 0.0001) for i in range(9)}
     said = words(decide(study(gaps, **lifts)))
     assert "ahead of arm8 by +0.1 %" in said and "ahead of arm3 by" in said and "arm2" not in said
-    assert f"further ahead of {9 - 6} others" in said
+    assert says(said, f"{9 - 6} others")
 
 
 def test_a_study_of_what_ifs_alone_leads_with_their_answers():
@@ -268,7 +268,7 @@ def test_an_arm_that_knows_the_truth_is_never_shipped():
     decision = decide(metrics)
     assert decision.arms == ("own",) and "perfect" not in decision.headline
     kinds = {row.label: (row.kind, row.hint) for row in arms_table(metrics).rows}
-    assert kinds["perfect"] == ("reference", "knows the true CTR in ranking") and kinds["own"][0] == ""
+    assert kinds["perfect"] == ("reference", metrics["references"]["perfect"]) and kinds["own"][0] == ""
 
 
 def test_how_many_requests_would_decide_follows_from_the_paired_interval():
@@ -324,4 +324,4 @@ def test_the_page_and_the_terminal_show_every_tied_arm():
     (table,) = [part.table for part in walk(section) if isinstance(part, TablePart)]
     assert [row.label for row in table.rows] == ["distill-pre", "ltr"]
     assert table.columns[0] == "Revenue per request" and "CPC" in table.columns
-    assert "Ship distill-pre or ltr" in terminal_summary(metrics)
+    assert says(terminal_summary(metrics), "Ship distill-pre or ltr")

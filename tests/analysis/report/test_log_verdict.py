@@ -6,6 +6,8 @@ from answers.off_policy import make_launches, make_off_policy
 from answers.table_text import plain
 from cascade_sim.analysis.report.log_verdict import log_answers, log_verdict
 
+# Wording: a headline from logs alone must not claim more than the estimates do.
+
 
 def headline(targets):
     return plain(log_verdict(log_answers(targets)).headline)

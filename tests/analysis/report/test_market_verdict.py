@@ -88,7 +88,7 @@ def test_an_arm_to_keep_is_no_headline_where_the_market_has_a_gain():
     for arm in metrics["arms"].values():
         arm["expected_revenue_per_request"]["lift"] = {"value": 0.0, "low": -0.1, "high": 0.1}
     headline = decide(metrics).headline
-    assert headline.startswith("With fixed bids and unlimited budgets keep logloss: ")
+    assert says(headline, "fixed bids", "keep logloss") and headline.endswith("; the market disagrees.")
     assert headline.endswith("; the market disagrees.")
 
 

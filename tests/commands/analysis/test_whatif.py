@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from answers.section_text import says
+from answers.told import tells
 from cascade_sim.cli import main
 from cascade_sim.counterfactual.whatif import answer_name
 from cascade_sim.scenario.overrides import parse_points
@@ -51,7 +52,7 @@ def test_several_values_are_a_curve_into_a_folder_of_one_s_own(folder, tmp_path,
     words = ["--set", "reserve_cpc=0,0.6,0.9", "--arm", "ltr", "--requests", "1", "--out", str(out)]
     assert main(["whatif", str(folder), *words]) == 0
     shown = capsys.readouterr().out
-    assert "0 (current)" in shown and "arm ltr, seed 1, 128 requests" in shown
+    assert tells(shown, "0 (current)", "arm ltr", "128 requests")
     rows = list(csv.DictReader((out / "whatif.csv").open()))
     assert {row["setting"] for row in rows} == {
         f"auction.reserve_cpc = {value}" for value in ("0", "0.6", "0.9")
@@ -82,9 +83,9 @@ def test_a_mistake_is_refused(folder, capsys, words, said):
 def test_a_place_that_cannot_be_written_to_is_refused_first(folder, tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     assert main(["whatif", str(folder), "--set", "slots=2", "--out", str(tmp_path / "file")]) == 2
-    assert "is a file; give a folder" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, tmp_path / "file", "folder")
     assert main(["whatif", str(tmp_path), "--set", "slots=2"]) == 2
-    assert "is not a run folder" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, tmp_path, "not a run")
 
 
 def test_a_run_that_measured_something_else_is_noticed(study, tmp_path, capsys, monkeypatch):
@@ -153,14 +154,14 @@ def test_an_answer_is_not_written_through_a_link(folder, tmp_path, capsys):
     elsewhere.mkdir()
     (run / "whatif").symlink_to(elsewhere)
     assert main(["whatif", str(run), "--set", "auction.reserve_cpc=0.8", "--quiet"]) == 2
-    assert "whatif is a link" in capsys.readouterr().err and list(elsewhere.iterdir()) == []
+    assert tells(capsys.readouterr().err, "whatif", "link") and list(elsewhere.iterdir()) == []
 
 
 def test_a_report_replaces_nothing_but_a_report(folder, tmp_path, capsys):
     notes, page = tmp_path / "notes.txt", tmp_path / "report.html"
     notes.write_text("precious")
     assert main(["report", str(folder), "--out", str(notes)]) == 2
-    assert "notes.txt is there and is no report of cascade_sim" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "notes.txt", "no report")
     assert notes.read_text() == "precious"
     page.write_text('<!doctype html>\n<meta name="generator" content="cascade_sim">')
     assert main(["report", str(folder), "--out", str(page)]) == 0

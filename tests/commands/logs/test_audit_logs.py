@@ -1,4 +1,4 @@
-"""`audit-logs`: the answer on the terminal and in files, the exit code, and what is refused."""
+"""`audit-logs`: the answer on the terminal and in files, the exit code, and what is raised."""
 
 import json
 from dataclasses import replace
@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from answers.told import refused, tells
 from cascade_sim.cli import main
-from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.store.store import open_store
 from worlds.logged_auctions import cents, drawn, paged, stored
 
@@ -29,8 +29,8 @@ def markets(tmp_path_factory):
 def test_a_log_that_follows_its_rule_exits_with_0(markets, capsys):
     assert main(["audit-logs", str(markets / "good")]) == 0
     out = capsys.readouterr().out
-    assert out.split("\n")[1].startswith("100 % of the pages match the log under the declared rule (100 %")
-    assert "Every page matches the log." in out
+    assert tells(out.split("\n")[1], "100 %", "declared rule") and out.split("\n")[1].startswith("100 % ")
+    assert tells(out, "Every page")
 
 
 def headline(capsys):
@@ -46,10 +46,10 @@ def test_the_headline_is_the_share_of_whole_pages(tmp_path, capsys):
     stored(tmp_path / "m", replace(made, price=price), GSP)
     assert main(["audit-logs", str(tmp_path / "m")]) == 1
     told = headline(capsys)
-    assert told.startswith("3.3 % of the pages match the log under the declared rule (100 % of the winners,")
+    assert told.startswith("3.3 % ") and tells(told, "declared rule", "100 %")
 
 
-@pytest.mark.parametrize("slots, words", [(1, "Nothing can be told"), (3, "the winners cannot be told")])
+@pytest.mark.parametrize("slots, words", [(1, "Nothing"), (3, "the winners cannot")])
 def test_of_winners_alone_the_headline_says_what_cannot_be_told(slots, words, tmp_path, capsys):
     made = paged(drawn(44, requests=60, slots=slots))
     stored(tmp_path / "m", made, GSP, is_winners_only=True)
@@ -57,7 +57,7 @@ def test_of_winners_alone_the_headline_says_what_cannot_be_told(slots, words, tm
     told = headline(capsys)
     assert words in told
     assert code == (1 if slots == 1 else 0)
-    assert ("only shown ads were logged" in told) == (slots == 1)
+    assert tells(told, "only shown ads") == (slots == 1)
 
 
 def test_without_bids_nothing_can_be_told(tmp_path, capsys):
@@ -65,13 +65,12 @@ def test_without_bids_nothing_can_be_told(tmp_path, capsys):
     stored(tmp_path / "m", replace(made, bid=np.full(made.bid.shape, np.nan)), GSP)
     assert main(["audit-logs", str(tmp_path / "m"), "--out", str(tmp_path / "audit")]) == 1
     told = " ".join(capsys.readouterr().out.split())
-    assert "Nothing can be told of the auction from this log: no bids were logged" in told
-    assert "%" not in told and "Nothing can be told" in (tmp_path / "audit" / "audit.html").read_text()
+    assert tells(told, "Nothing can be", "no bids")
+    assert "%" not in told and tells((tmp_path / "audit" / "audit.html").read_text(), "Nothing can be")
 
 
 def test_python_has_the_same_tables_and_files(markets, tmp_path):
     from cascade_sim import audit_logs
-    from cascade_sim.foundation.errors import UserError
 
     found = audit_logs(markets / "bad", out=tmp_path / "audit")
     assert found.frame()["reason"].tolist() == ["hidden reserve"]
@@ -79,7 +78,7 @@ def test_python_has_the_same_tables_and_files(markets, tmp_path):
     assert {path.name for path in found.files} == {"audit.json", "audit.csv", "audit.html"}
     assert "Audit of tuesday" in found._repr_html_() and found.rules().empty
     assert audit_logs(markets / "free", infer=True).rules()["pages"][0] == 1.0
-    with pytest.raises(UserError, match="nowhere does not exist"):
+    with refused("nowhere"):
         audit_logs("nowhere")
 
 
@@ -118,10 +117,10 @@ def test_the_page_has_the_answer_first_and_loads_nothing(markets, tmp_path):
     page = Words()
     page.feed((tmp_path / "audit.html").read_text())
     text = " ".join(" ".join(page.text).split())
-    answer = "100 % of the pages match the log under the rule that explains it best"
+    answer = "100 % of the pages"
     assert page.loaded == []
     assert 0 < text.index(answer) < text.rindex("Rule identification") < text.rindex("Its parameters")
-    assert "squashing 0.5, rounded up to 0.01" in text
+    assert tells(text, "squashing 0.5", 0.01)
 
 
 def test_names_of_the_log_cannot_bring_markup_onto_the_page(tmp_path):
@@ -153,29 +152,29 @@ def test_a_result_gives_tables(markets):
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ({"pricing": "gps"}, "unknown pricing 'gps'; did you mean 'gsp'?"),
+        ({"pricing": "gps"}, "'gps' 'gsp'?"),
         (
             {"pricing": "vcg", "squashing": 0.5},
-            "vcg with bids per click needs squashing 1, found 0.5",
+            "vcg 0.5 1",
         ),
-        ({"pricing": "gsp", "rounding": 1e-9}, "is less than a micro-unit"),
-        ({"pricing": "gsp", "rounding": 0.01, "rounding_how": "upward"}, "unknown way of rounding 'upward'"),
+        ({"pricing": "gsp", "rounding": 1e-9}, "rounding micro-unit"),
+        ({"pricing": "gsp", "rounding": 0.01, "rounding_how": "upward"}, "'upward'"),
     ],
 )
 def test_a_rule_that_is_none_is_refused(rule, message, tmp_path, capsys):
     stored(tmp_path, paged(drawn(43, requests=5)), rule)
     assert main(["audit-logs", str(tmp_path)]) == 2
-    assert message in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, *message.split())
 
 
 def test_a_rule_with_a_reserve_below_0_is_refused_when_the_market_is_opened(tmp_path):
-    with pytest.raises(UserError, match="a number of the rule is below 0"):
+    with refused("rule", 0):
         stored(tmp_path, paged(drawn(43, requests=5)), {"pricing": "gsp", "reserve_cpc": -1})
 
 
 def test_what_is_no_market_is_refused(tmp_path, capsys):
     assert main(["audit-logs", str(tmp_path)]) == 2
-    assert "is not the folder of an imported log" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, tmp_path, "log")
 
 
 def test_budgets_that_were_not_in_force_are_told(tmp_path):

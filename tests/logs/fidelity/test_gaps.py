@@ -2,6 +2,7 @@
 
 import pytest
 
+from answers.told import tells
 from cascade_sim.analysis.metrics.catalogue import arm_measure
 from cascade_sim.analysis.report.sections.realism import whatif_table
 from cascade_sim.logs.fidelity.gaps import NOTHING, UNSEEN, known_gaps
@@ -31,14 +32,15 @@ def found():
 def test_rows_of_what_ifs_have_the_labels_that_every_table_has(found):
     labels = [row.label.removeprefix("auction.reserve_cpc = 0.5: ") for row in whatif_table(found).rows]
     assert labels == [arm_measure(name).label for name in WHATIF_MEASURES]
-    assert labels[0] == "Revenue per request, expected"
+    assert labels[0] == arm_measure("expected_revenue_per_request").label
 
 
 def test_a_lift_that_differs_is_told_with_its_label(found):
     said = known_gaps(found)
     assert len(said) == len(WHATIF_MEASURES) + 1 and said[-1] == UNSEEN
-    assert "“Revenue per request, expected”" in said[0] and "+10.0" in said[0] and "+2.0" in said[0]
-    assert not [line for line in said if "expected revenue per request" in line]
+    label = f"“{arm_measure('expected_revenue_per_request').label}”"
+    assert label in said[0] and tells(said[0], "+10.0", "+2.0")
+    assert len([line for line in said if label in line]) == 1
 
 
 def test_where_nothing_is_found_that_is_said_and_what_cannot_be_found(found):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim.foundation.errors import UserError
+from answers.told import refused
 from cascade_sim.logs.fit import fitted_click_model
 from cascade_sim.logs.fit.fitted import pairs_of
 from worlds.other_family import EXAMINED, OtherFamily
@@ -75,7 +75,7 @@ def test_the_same_seed_gives_the_same_response(store):
 
 def test_too_few_clicks_are_refused(store):
     pairs, _ = pairs_of(store, 100)
-    with pytest.raises(UserError, match="fitted to 100 or more"):
+    with refused(100):
         fitted_click_model.fit_response(pairs)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.cascade.serve import serve
 from cascade_sim.cli import main
 from cascade_sim.foundation.errors import ScenarioError
@@ -120,16 +121,16 @@ def test_randomised_logs_of_it_say_what_its_truth_says(place):
 @pytest.mark.parametrize(
     ("section", "words"),
     [
-        ("market: {requests_per_second: 9}", "come when the log's came"),
-        ("market: {profile: constant}", "come when the log's came"),
-        ("market: {users: {sessions: {}}}", "by whom, the log's came"),
-        ("market: {compute: {}}", "slots and reserves of their own"),
-        ("market: {budgets: {logged: true}}", "the log has no budgets"),
-        ("off_policy: {slates: {depth: 6}}", "pages of the log have from 2 slots on"),
+        ("market: {requests_per_second: 9}", "market.requests_per_second"),
+        ("market: {profile: constant}", "market.profile"),
+        ("market: {users: {sessions: {}}}", "market.users"),
+        ("market: {compute: {}}", "market.compute"),
+        ("market: {budgets: {logged: true}}", "market.budgets.logged"),
+        ("off_policy: {slates: {depth: 6}}", "off_policy.slates.depth 6 2"),
     ],
 )
 def test_what_a_fitted_world_cannot_have_is_refused_with_the_reason(place, section, words):
-    with pytest.raises(ScenarioError, match=words):
+    with refused(*words.split(), kind=ScenarioError):
         load_scenario(written(place, "bad", section))
 
 

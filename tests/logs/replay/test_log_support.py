@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from answers.told import refused, tells
 from cascade_sim.cli import main
 from cascade_sim.counterfactual.bounds import reserve_bounds
 from cascade_sim.counterfactual.whatif import what_if_study
@@ -21,27 +22,27 @@ def ask(market, *words):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ("cascade.pre_ranking.size=8", "would have to be logged"),
-        ("cascade.pre_ranking.model=logged", "the log completeness is 'bids'"),
-        ("cascade.retrieval.size=200", "are not in the log"),
-        ("cascade.slots=9", "who clicks further down was not observed"),
+        ("cascade.pre_ranking.size=8", "logged"),
+        ("cascade.pre_ranking.model=logged", "'bids'"),
+        ("cascade.retrieval.size=200", "log"),
+        ("cascade.slots=9", "further down"),
         (
             "cascade.ranking.model=logged-new",
-            r"score of a model 'new'; it would have to be logged \(score.new\)",
+            "'new' score.new",
         ),
-        ("cascade.ranking.model=truth", "does not know the true CTR"),
-        ("bidding.rule=ocpc", "bids of a replayed log are the logged ones"),
+        ("cascade.ranking.model=truth", "true CTR"),
+        ("bidding.rule=ocpc", "bids logged"),
         ("auction.charging=impression", "per click"),
-        ("world.users=10", "cannot be changed after the fact"),
+        ("world.users=10", "world.users"),
     ],
 )
 def test_a_log_of_bids_refuses_what_it_cannot_know(bids_market, words, text):
-    with pytest.raises(Refused, match=text):
+    with refused(*text.split(), kind=Refused):
         ask(bids_market, words)
 
 
 def test_a_part_of_the_retrieved_ads_is_not_known(market):
-    with pytest.raises(Refused, match="no score of retrieval to say which"):
+    with refused("score of retrieval", kind=Refused):
         ask(market, "cascade.retrieval.size=30")
 
 
@@ -50,7 +51,7 @@ def test_a_reserve_below_which_no_bids_were_logged_is_refused(study, tmp_path):
     market = market_of(
         study.sim, arm, tmp_path / "m", 200, "bids", about={"bids_logged_above": 0.5}
     )  # fmt: skip
-    with pytest.raises(Refused, match="bids below that were not logged"):
+    with refused("not logged", kind=Refused):
         ask(market, "auction.reserve_cpc=0.4")
     assert ask(market, "auction.reserve_cpc=0.6")["points"]
 
@@ -79,27 +80,28 @@ def test_winners_and_prices_bound_what_a_reserve_earns(tmp_path):
 
 def test_a_log_of_winners_gives_its_bounds_with_the_refusal(tmp_path):
     market = small_log(tmp_path / "m")
-    with pytest.raises(
-        Refused, match=r"only bounds .* 0\.3: between 0\.3 and 0\.7 .* all bids of the auction"
-    ):
+    with refused("0.3", "0.3 and 0.7", "bounds", kind=Refused):
         ask(market, "auction.reserve_cpc=0.3")
-    with pytest.raises(Refused, match="log completeness is 'winners'"):
+    with refused("'winners'", kind=Refused):
         ask(market, "auction.pricing=first")
 
 
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ("world.users=10", "has no meaning with replay"),
-        ("models={mine: {}}", "no features to learn from"),
-        ("phases.evaluate=10000", "more than the 500 requests of the log"),
-        ("world.replay.log=nowhere", "no imported log in 'nowhere'"),
-        ("world.replay.digest=abababababababababababababababab", "is not the one that this scenario"),
+        ("world.users=10", "world.users replay"),
+        ("models={mine: {}}", "models.mine features"),
+        ("phases.evaluate=10000", "phases.evaluate 500"),
+        ("world.replay.log=nowhere", "'nowhere'"),
+        (
+            "world.replay.digest=abababababababababababababababab",
+            "world.replay.digest= '.'",
+        ),
         ("phases.log=10", "no such phase"),
     ],
 )
 def test_a_scenario_of_a_log_is_refused_with_its_place(market, change, text):
-    with pytest.raises(ScenarioError, match=text):
+    with refused(*text.split(), kind=ScenarioError):
         load_scenario(market / "scenario.yaml", [change])
 
 
@@ -118,4 +120,4 @@ def test_a_market_is_itself_wherever_it_lies(market, tmp_path, monkeypatch):
 def test_a_log_does_not_travel_to_other_machines(market, tmp_path, capsys):
     asked = ["run", str(market / "scenario.yaml"), "--engine", "ray", "--out", str(tmp_path / "run")]
     assert main(asked) == 2
-    assert "logs do not travel to others; leave out --engine" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "--engine", "logs")

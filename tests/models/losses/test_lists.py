@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from answers.told import refused
 from cascade_sim.models.losses import (
     LOSSES,
     calibrated_ranknet,
@@ -106,55 +107,55 @@ def test_wrong_offsets_are_named(name, lists, fault):
 @pytest.mark.parametrize(
     ("call", "fault"),
     [
-        (lambda: ranknet(S, Y[:5], LISTS), r"labels have shape \[5\], the scores are of 6 items"),
-        (lambda: ranknet(S.reshape(2, 3), Y, None), r"labels have shape \[6\], the scores \[2, 3\]"),
-        (lambda: ranknet(S.reshape(6, 1), Y, LISTS), r"scores must have shape \[N\], not \[6, 1\]"),
-        (lambda: ranknet(S.long(), Y, LISTS), "scores must be a floating-point tensor, not torch.int64"),
-        (lambda: ranknet(S, Y.masked_fill(Y > 0, torch.nan), LISTS), "the label of item 1 is nan"),
-        (lambda: squared(S, Y.masked_fill(Y > 0, torch.inf), LISTS), "the label of item 1 is inf"),
-        (lambda: softmax(S, -Y, LISTS), r"the label of item 1 is -1: this loss is for labels in \[0, inf\]"),
-        (lambda: logistic(S, 2 * Y, LISTS), r"the label of item 1 is 2: .* labels in \[0, 1\]"),
-        (lambda: LOSSES["pointwise_logistic"](S, 2 * Y, LISTS, eta=1.5), r"labels in \[0, 1.5\]"),
+        (lambda: ranknet(S, Y[:5], LISTS), "labels [5] 6"),
+        (lambda: ranknet(S.reshape(2, 3), Y, None), "labels [6] [2, 3]"),
+        (lambda: ranknet(S.reshape(6, 1), Y, LISTS), "scores [N] [6, 1]"),
+        (lambda: ranknet(S.long(), Y, LISTS), "scores torch.int64"),
+        (lambda: ranknet(S, Y.masked_fill(Y > 0, torch.nan), LISTS), "label 1 nan"),
+        (lambda: squared(S, Y.masked_fill(Y > 0, torch.inf), LISTS), "label 1 inf"),
+        (lambda: softmax(S, -Y, LISTS), "label 1 -1 [0, inf]"),
+        (lambda: logistic(S, 2 * Y, LISTS), "label 1 2 [0, 1]"),
+        (lambda: LOSSES["pointwise_logistic"](S, 2 * Y, LISTS, eta=1.5), "labels [0, 1.5]"),
         (
             lambda: ranknet(S, Y, LISTS, weight=torch.ones(3)),
-            r"weight has shape \[3\], one per list is \[4\]",
+            "weight [3] [4]",
         ),
-        (lambda: ranknet(S, Y, LISTS, weight=-torch.ones(4)), "weight must be finite and not negative"),
-        (lambda: ranknet(S, Y, LISTS, weight=torch.full((4,), torch.nan)), "weight must be finite"),
-        (lambda: ranknet(S, Y, LISTS, reduction="avg"), "unknown reduction 'avg'; known: none, sum, mean"),
-        (lambda: ranknet(S, Y, LISTS, each="all"), "unknown each 'all'; known: sum, mean"),
-        (lambda: squared(S, Y, LISTS, each="all"), "unknown each 'all'; known: sum, mean"),
-        (lambda: ranknet(S, Y, LISTS, engine="c"), "unknown engine 'c'; known: auto, fused, torch"),
-        (lambda: ranknet(S.half(), Y, LISTS, engine="fused"), "take float32 or float64 on the CPU"),
-        (lambda: ordered_pairs(S, Y, LISTS, phi="cubic"), "unknown phi 'cubic'; known: logistic,"),
-        (lambda: LOSSES["list_ce"](S, Y, LISTS, transform="relu"), "known: exp, sigmoid, softplus"),
-        (lambda: LOSSES["bregman"](S, Y, LISTS, psi="cubic"), "known: squared, logistic, poisson"),
-        (lambda: LOSSES["approx_ndcg"](S, Y, LISTS, beta=0), "beta must be greater than 0"),
-        (lambda: calibrated_softmax(S, Y, LISTS, y0=0), "y0 must be greater than 0"),
-        (lambda: calibrated_ranknet(S, Y, LISTS, y0=math.nan), "y0 must be finite"),
-        (lambda: rcr(S, Y, LISTS, alpha=1.5), r"alpha must be in \[0, 1\], not 1.5"),
-        (lambda: jrc(S, Y, LISTS), r"scores must have shape \[N, 2\], not \[6\]"),
-        (lambda: from_padded(S, Y, Y), r"must share \[L, m\]"),
-        (lambda: LOSSES["pointwise_square_hinge"](S, Y, LISTS, margin=0), "margin must be greater than 0"),
+        (lambda: ranknet(S, Y, LISTS, weight=-torch.ones(4)), "weight negative"),
+        (lambda: ranknet(S, Y, LISTS, weight=torch.full((4,), torch.nan)), "weight finite"),
+        (lambda: ranknet(S, Y, LISTS, reduction="avg"), "reduction 'avg'; none, sum, mean"),
+        (lambda: ranknet(S, Y, LISTS, each="all"), "each 'all'; sum, mean"),
+        (lambda: squared(S, Y, LISTS, each="all"), "each 'all'; sum, mean"),
+        (lambda: ranknet(S, Y, LISTS, engine="c"), "engine 'c'; auto, fused, torch"),
+        (lambda: ranknet(S.half(), Y, LISTS, engine="fused"), "float32 float64 CPU"),
+        (lambda: ordered_pairs(S, Y, LISTS, phi="cubic"), "phi 'cubic'; logistic,"),
+        (lambda: LOSSES["list_ce"](S, Y, LISTS, transform="relu"), "exp, sigmoid, softplus"),
+        (lambda: LOSSES["bregman"](S, Y, LISTS, psi="cubic"), "squared, logistic, poisson"),
+        (lambda: LOSSES["approx_ndcg"](S, Y, LISTS, beta=0), "beta 0"),
+        (lambda: calibrated_softmax(S, Y, LISTS, y0=0), "y0 0"),
+        (lambda: calibrated_ranknet(S, Y, LISTS, y0=math.nan), "y0 finite"),
+        (lambda: rcr(S, Y, LISTS, alpha=1.5), "alpha [0, 1], 1.5"),
+        (lambda: jrc(S, Y, LISTS), "scores [N, 2], [6]"),
+        (lambda: from_padded(S, Y, Y), "[L, m]"),
+        (lambda: LOSSES["pointwise_square_hinge"](S, Y, LISTS, margin=0), "margin 0"),
     ],
 )
 def test_wrong_input_is_named(call, fault):
-    with pytest.raises(ValueError, match=fault):
+    with refused(*fault.split(), kind=ValueError):
         call()
 
 
 @pytest.mark.parametrize(
     ("request_of", "fault"),
     [
-        (None, "6 samples and 4 dumps: pass `request`"),
-        (torch.zeros(5, dtype=torch.int64), "request must be 6 integers"),
-        (torch.zeros(6), "request must be 6 integers"),
-        (torch.full((6,), 4), r"request must be in 0..3"),
-        (torch.full((6,), -1), r"request must be in 0..3"),
+        (None, "6 4 `request`"),
+        (torch.zeros(5, dtype=torch.int64), "request 6"),
+        (torch.zeros(6), "request 6"),
+        (torch.full((6,), 4), "request 0..3"),
+        (torch.full((6,), -1), "request 0..3"),
     ],
 )
 def test_samples_whose_dump_is_not_there_are_named(request_of, fault):
-    with pytest.raises(ValueError, match=fault):
+    with refused(*fault.split(), kind=ValueError):
         self_boosted_pair(S, Y, LISTS, dumped_scores=S, dumped_labels=Y, request=request_of)
 
 
@@ -213,5 +214,5 @@ def test_a_mean_over_no_weight_is_0_with_slope_0():
 
 def test_an_unknown_phi_is_named_by_torch_too():
     for phi in ("cubic", "squared_hinge"):  # the hinge is for ordered pairs alone
-        with pytest.raises(ValueError, match=f"unknown phi '{phi}'; known: logistic, exponential, squared$"):
+        with refused(f"'{phi}'", "logistic, exponential, squared", kind=ValueError):
             pairs(make_batch(S, Y, LISTS), phi, is_ordered=False, engine="torch")

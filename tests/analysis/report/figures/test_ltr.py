@@ -3,6 +3,7 @@ import re
 import pytest
 
 from answers.ltr import made_findings
+from answers.told import tells
 from cascade_sim.analysis.report.figures.ltr import drift_figure, pareto_figure
 from cascade_sim.analysis.report.figures.style import LEAST, style, svg_text
 
@@ -49,10 +50,9 @@ def test_the_drift_plot_has_a_panel_per_objective_and_a_line_per_seed():
     findings = {"curves": {"softmax": {"1": curve, "2": flat}, "rcr": {"1": short}}}
     figure, svg = drawn(drift_figure, findings)
     panels = [axes for axes in figure.axes if axes.axison]
-    assert [axes.get_title(loc="left") for axes in panels] == [
-        "softmax\nstable 1 of 2",
-        "rcr\ntoo short to judge",
-    ]
+    assert tells(panels[0].get_title(loc="left"), "1 of 2") and tells(
+        panels[1].get_title(loc="left"), "too short"
+    )
     assert [len(axes.lines) for axes in panels] == [2, 1]
     assert "softmax" in svg
 

@@ -122,7 +122,7 @@ def test_requests_are_one_line_where_all_arms_had_the_same():
     metrics = make_metrics()
     revenue, _, requests = drawn(market_hours, metrics).axes
     assert len(revenue.patches) == 5 and len(requests.patches) == 2  # an outline and its area
-    assert "same in every arm" in requests.get_title("left")
+    assert "same" in requests.get_title("left")
     metrics["market"]["arms"]["ltr"]["hours"]["requests"][0] = 7
     _, _, requests = drawn(market_hours, metrics).axes
     assert len(requests.patches) == 5 and "same" not in requests.get_title("left")

@@ -3,6 +3,7 @@
 import pytest
 
 from answers.sweep import FOUR, X, Y, findings
+from answers.told import tells
 from cascade_sim.analysis.report.figures.style import style
 from cascade_sim.analysis.report.figures.sweep import sweep_figure, sweep_svg
 
@@ -18,7 +19,7 @@ def test_points_stand_at_the_values_and_the_line_joins_the_frontier():
     assert at == [(pytest.approx(100 * x), y) for x, y in FOUR]
     (line,) = [line for line in axes.lines if line.get_linestyle() == "--"]
     assert line.get_xydata().tolist() == [[pytest.approx(8.0), 1.2], [pytest.approx(10.0), 1.0]]
-    assert axes.get_xlabel() == "CTR, expected % (more is better)"
+    assert tells(axes.get_xlabel(), "CTR", "%", "more is better")
 
 
 def test_bars_are_the_paired_difference_from_the_first_cell():

@@ -5,6 +5,7 @@ import pytest
 from answers.critical_bids import make_critical_bids
 from answers.report import SCENARIO_TEXT, make_metrics, minimal_metrics
 from answers.section_text import said, says
+from answers.told import tells
 from cascade_sim.analysis.report.figures.critical_bids import critical_bids
 from cascade_sim.analysis.report.figures.style import style
 from cascade_sim.analysis.report.page import render
@@ -69,18 +70,18 @@ def test_the_words_for_no_gap_and_for_nothing_shown(metrics):
     assert says(words, "logloss", "pre-ranking", "no more", "auction") and "%" not in words
     empty = copy.deepcopy(level)
     empty["critical_bids"]["arms"]["logloss"]["with_gap"] = {"value": None, "low": None, "high": None}
-    assert critical_words(empty) == "logloss showed no ad."
+    assert says(critical_words(empty), "logloss", "no ad")
 
 
-@pytest.mark.parametrize(("pricing", "text"), [("gsp", "GSP charges just"), ("vcg", "VCG charges no more")])
+@pytest.mark.parametrize(("pricing", "text"), [("gsp", "GSP"), ("vcg", "VCG")])
 def test_what_is_said_of_the_price_depends_on_the_pricing(metrics, pricing, text):
     other = copy.deepcopy(metrics)
     for row in other["critical_bids"]["arms"].values():
         row["pricing"] = pricing
     about = said(critical_bids_section(other))
-    assert text in about and about.count("charges") == 1
+    assert tells(about, *text.split()) and about.count("charges") == 1
     assert "200 requests:" in about
 
 
 def test_several_worlds_are_said_to_be_several(metrics):
-    assert "200 requests of each world" in said(critical_bids_section(make_metrics(seeds=3)))
+    assert says(said(critical_bids_section(make_metrics(seeds=3))), "200 requests", "each world")

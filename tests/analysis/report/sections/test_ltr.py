@@ -7,6 +7,7 @@ import re
 
 from answers.ltr import made_findings
 from answers.section_text import says, section_text
+from answers.told import tells
 from cascade_sim.analysis.report.sections.ltr import (
     best_words,
     grid,
@@ -41,7 +42,7 @@ def test_the_table_shows_means_marks_and_stability():
     assert "0 of 3" in line_of(printed, "softmax *")
     assert "0.5,0.1" in line_of(printed, "rcr")  # the alpha chosen most often first
     assert "+" not in line_of(printed, "rcr") and "+" not in line_of(printed, "pointwise")
-    assert "1,000 lists to train on" in printed and "10% of these without positives" in printed
+    assert tells(printed, "1,000 lists", "10% of these")
     assert "Holm, all 6 comparisons" in printed
 
 

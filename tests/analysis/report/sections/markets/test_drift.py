@@ -5,6 +5,7 @@ from answers.learning import fixed_metrics, learning_metrics
 from answers.report import minimal_metrics, renamed
 from answers.section_text import said, says
 from answers.table_text import cells
+from answers.told import tells
 from cascade_sim.analysis.report.page import render
 from cascade_sim.analysis.report.sections.markets.drift import (
     arms_of,
@@ -52,7 +53,7 @@ def test_the_table_tells_start_end_slope_verdict_and_scale(metrics):
     base = shown(metrics, "logloss")
     assert (base["level"], base["paper's mark"], base["lift %"]) == ("stationary", "stable", "0")
     row = next(row for row in table.rows if row.label == "distill-pre")
-    assert row.tag == "followed by a calibrator" and says(row.hint, "softmax", "platt", "anew")
+    assert tells(row.tag, "calibrator") and says(row.hint, "softmax", "platt", "anew")
 
 
 def test_auc_per_request_stands_apart_from_the_pooled_one_and_is_held_against_the_baseline(metrics):
@@ -97,7 +98,7 @@ def test_neither_drift_nor_return_is_left_open(metrics):
 def test_too_few_deployments_leave_the_verdict_open(metrics):
     metrics["market"]["arms"]["ltr"]["learning"]["drift"] |= {"drifting": None, "paper_stable": None}
     assert (shown(metrics, "ltr")["level"], shown(metrics, "ltr")["paper's mark"]) == ("–", "–")
-    assert "too few to judge" in drift_words(metrics)
+    assert says(drift_words(metrics), "too few")
 
 
 def test_a_file_without_means_past_the_transient_shows_the_last_deployment(metrics):
@@ -119,10 +120,10 @@ def test_two_sentences_say_whose_level_drifts_and_who_orders_best(metrics):
 
 
 def test_a_setting_is_told_in_words():
-    assert how({"objective": "sbcr", "batching": "lists"}) == "sbcr, batches of whole pages"
-    assert how({"objective": "softmax", "calibrator": "platt"}) == "softmax, then platt, fitted once"
+    assert tells(how({"objective": "sbcr", "batching": "lists"}), "sbcr", "whole pages")
+    assert says(how({"objective": "softmax", "calibrator": "platt"}), "softmax", "platt", "once")
     told = {"objective": "sbcr", "calibrator": "platt", "fit": "joint", "logged_scores_from": "old"}
-    assert how(told) == "sbcr, beside the scores of old, then platt, trained with it"
+    assert says(how(told), "sbcr", "old", "platt")
 
 
 def test_rankers_trained_alike_have_no_such_section(metrics):

@@ -88,6 +88,7 @@ def test_of_many_arms_only_those_that_clearly_differ_are_named(metrics):
     ],
 )
 def test_a_difference_is_called_what_its_interval_allows(metrics, gap, text):
+    # Wording: what an interval does not show must not be claimed.
     metrics["market"]["arms"]["ltr"]["learning"]["difference"]["recall"] = gap
     assert text in plain(learning_words(metrics))
 
