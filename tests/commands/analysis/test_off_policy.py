@@ -156,7 +156,7 @@ def test_a_question_out_of_reach_is_refused_with_the_reason(run, capsys):
         (["--set", "ranking.model=wide"], "unknown model 'wide'"),
         (["--estimator", "snip"], "'snips'?"),
         (["--set", "auction.reserve_cpc=0.6", "--estimator", "snips"], "--estimand jittered"),
-        (["--estimand", "jitter"], "keep"),
+        (["--estimand", "jitter"], "jittered"),
     ],
 )
 def test_mistakes_are_refused(run, options, text, capsys):

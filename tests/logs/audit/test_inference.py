@@ -139,13 +139,13 @@ def test_a_declared_rule_is_held_against_the_one_that_is_found(tmp_path):
 
 def test_one_slot_cannot_tell_gsp_from_vcg(tmp_path):
     answer = inferred(tmp_path, paged(drawn(28, requests=N, slots=1)))
-    assert not answer["inference"]["is_decided"]
+    assert not answer["inference"]["is_identified"]
     assert tells(notes(answer), "gsp and vcg", "one slot")
 
 
 def test_winners_alone_cannot_tell_first_from_second_price(tmp_path):
     answer = inferred(tmp_path, paged(drawn(29, requests=N, slots=1)), is_winners_only=True)
-    assert not answer["inference"]["is_decided"]
+    assert not answer["inference"]["is_identified"]
     assert tells(notes(answer), "gsp and first")
     assert tells(notes(answer), "no runner-up")
     assert answer["tally"]["prices"] == 0 and tells(notes(answer), "exponent")
@@ -161,7 +161,7 @@ def test_one_bidder_each_does_not_tell_the_exponent(tmp_path):
 def test_without_predictions_the_exponent_is_unknown(tmp_path):
     answer = inferred(tmp_path, paged(drawn(31, requests=N), squashing=0.0), without_pctr=True)
     assert any(tells(note, "pCTRs", "exponent") for note in answer["notes"])
-    assert answer["tally"]["pages_as_logged"] == N
+    assert answer["tally"]["pages_matched"] == N
 
 
 def test_without_prices_no_rule_is_decided(tmp_path):
@@ -169,7 +169,7 @@ def test_without_prices_no_rule_is_decided(tmp_path):
 
     log = paged(drawn(32, requests=N), squashing=0.5)
     answer = inferred(tmp_path, replace(log, price=np.full(log.price.shape, -1)))
-    assert not answer["inference"]["is_decided"] and tells(notes(answer), "no prices")
+    assert not answer["inference"]["is_identified"] and tells(notes(answer), "no prices")
     assert best(answer)["values"]["squashing"] == pytest.approx(0.5, abs=0.01)  # which the order tells
 
 

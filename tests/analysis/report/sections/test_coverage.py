@@ -25,7 +25,7 @@ def test_a_table_per_target_with_errors_in_percent_of_the_truth():
 def test_words_name_who_covers_too_seldom_but_leave_the_direct_method_apart():
     words = coverage_words(some_rows(), 1000)
     assert words.is_good and says(words.lines[0], "2 of 2", "1,000 requests")
-    assert says(words.lines[-1], "refused", "IPS on far")
+    assert says(words.lines[-1], "never", "IPS on far")
     words = coverage_words(some_rows(claimed=0.8), 1000)
     assert not words.is_good
     (narrow,) = [line for line in words.lines if line.startswith("too seldom")]
