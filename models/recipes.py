@@ -3,6 +3,8 @@
 | name | learns from | loss | a prediction is |
 |---|---|---|---|
 | logloss | clicks of logged impressions | examined log loss, or the model's objective | σ(s) |
+| rankflow | the same | log loss of the best, and the score of a later stage (RankFlow) | e^s |
+| joint | what a `joint` section says (joint.py) | its objective, together with other models | e^s |
 | in_batch | positives among the ads of a batch | sampled softmax, corrected by log Q | e^s |
 | distill | lists scored by a teacher | squared difference to the teacher's logit | σ(s) |
 | head_distill | the same | the same, chunks at the head weighted up | σ(s) |
@@ -29,6 +31,8 @@ from cascade_sim.models.known import check_known
 from cascade_sim.models.lazy import losses, stages, torch
 from cascade_sim.models.options import AnyOption, Choice, Flag, Option
 
+STEPS = ("epochs", "batch", "learning_rate", "weight_decay", "validation")  # of a model's own training
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -49,10 +53,17 @@ class Recipe:
     learned: Mapping[str, float] = field(default_factory=dict)  # and what they begin with
     cls: type | None = None  # of a custom one
     crosses: bool = False
+    in_joint: bool = False  # trained with others, by a section of their own
+    follows: bool = False  # the teacher may be any model of a later stage
 
     def with_defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All options by name, those that are not given at their defaults."""
         return {name: given.get(name, option.default) for name, option in self.options.items()}
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The keys of a model's section that mean something under this recipe and nothing under another."""
+        return self.keys if self.in_joint else (*self.keys, *STEPS)
 
     @property
     def has_objective(self) -> bool:
@@ -86,6 +97,19 @@ def in_batch(
 
 def distillation(logit: torch.Tensor, sample: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return losses.distill(logit, sample["teacher_logit"], each="mean")
+
+
+def fused(loss: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A loss of bid times e^s that may be told to leave the bid out, also of the teacher's eCPM."""
+
+    def with_option(
+        logit: torch.Tensor, sample: Mapping[str, torch.Tensor], *, bid: bool = True, **options: Any
+    ) -> torch.Tensor:
+        if not bid:
+            sample = {**sample, "log_bid": torch.zeros_like(sample["log_bid"])}
+        return loss(logit, sample, **options)
+
+    return with_option
 
 
 def order_of_chunks(logit: torch.Tensor, sample: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -165,11 +189,35 @@ def relaxed_recall(
     k: int,
     quota: int,
     temperature: float,
+    order: bool,
     log_weight: torch.Tensor,
 ) -> torch.Tensor:
     require_choice(logit, k=k, quota=quota)
-    score = sample["log_bid"] + logit
-    return stages.relaxed_recall(score, sample["log_score"], log_weight, k, quota, temperature)
+    score, ideal = sample["log_bid"] + logit, sample["log_score"]
+    if not order:
+        return stages.soft_recall(stages.neural_sort(score, temperature), stages.best_of(ideal, k), quota)
+    return stages.relaxed_recall(score, ideal, log_weight, k, quota, temperature)
+
+
+def rankflow(
+    logit: torch.Tensor,
+    sample: Mapping[str, torch.Tensor],
+    *,
+    k: int,
+    quota: int,
+    positives: int,
+    negatives: int,
+    weight: float,
+) -> torch.Tensor:
+    """The part of one stage, whose list is what the stage before it hands on; the teacher comes after it."""
+    require_choice(logit, k=k, quota=quota)
+    score, later = sample["log_bid"] + logit, sample["log_bid"] + sample["teacher_logit"]
+    return stages.rankflow_of_stage(score, later, sample["log_score"], quota, k, positives, negatives, weight)
+
+
+def alone(logit: torch.Tensor, sample: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """What a model of a joint section learns where it is tried by itself: the best of each list leads it."""
+    return infonce(logit, sample, k=1)
 
 
 def ndcg_of_chunks(logit: torch.Tensor, sample: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -182,41 +230,67 @@ TARGET = Choice("teacher", ("teacher", "ranking"))
 TEMPERATURE = Option(1.0, 0.0, 1e6, low_is_open=True)
 BEST = Option(5, 1, 10_000, is_whole=True)  # of a list, that have to be handed on
 QUOTA = Option(10, 1, 10_000, is_whole=True)  # of a list, that are handed on
+BID = Flag(True)  # whether the init-bid is a part of the score, as where it is served
+
+
+def _of_lists(loss: Callable[..., torch.Tensor], keys: tuple[str, ...] = OF_LISTS, **more: Any) -> Recipe:
+    """A recipe of lists whose score is served times the bid."""
+    options = {**more.pop("options", {}), "bid": BID}
+    return Recipe(fused(loss), keys, has_teacher=True, options=options, **more)
+
 
 RECIPES: dict[str, Recipe] = {
     "logloss": Recipe(log_loss, ("data",), has_teacher=False),
     "distill": Recipe(distillation, OF_LISTS, has_teacher=True),
-    "ltr": Recipe(order_of_chunks, OF_CHUNKS, has_teacher=True, link="exp"),
+    "ltr": _of_lists(order_of_chunks, OF_CHUNKS, link="exp"),
     "head_distill": Recipe(
         head_distillation, OF_CHUNKS, has_teacher=True, options={"base": Option(2.0, 1.0, 100.0)}
     ),
-    "listwise": Recipe(
-        listwise, OF_LISTS, has_teacher=True, link="exp",
-        options={"target": TARGET, "temperature": TEMPERATURE},
-    ),
-    "listwise_distill": Recipe(
-        listwise_distillation, OF_LISTS, has_teacher=True,
+    "listwise": _of_lists(listwise, link="exp", options={"target": TARGET, "temperature": TEMPERATURE}),
+    "listwise_distill": _of_lists(
+        listwise_distillation,
         options={"target": TARGET, "temperature": TEMPERATURE, "weight": Option(0.05, 0.0, 1e6)},
     ),
-    "infonce": Recipe(infonce, OF_LISTS, has_teacher=True, link="exp", options={"k": BEST}),
-    "dftopk": Recipe(
-        soft_top_k, OF_LISTS, has_teacher=True, link="exp",
-        options={"k": BEST, "quota": QUOTA, "temperature": TEMPERATURE},
+    "infonce": _of_lists(infonce, link="exp", options={"k": BEST}),
+    "dftopk": _of_lists(
+        soft_top_k, link="exp", options={"k": BEST, "quota": QUOTA, "temperature": TEMPERATURE}
     ),
-    "arf": Recipe(
-        relaxed_recall, OF_LISTS, has_teacher=True, link="exp",
-        options={"k": BEST, "quota": QUOTA, "temperature": Option(12.0, 0.0, 1e6, low_is_open=True)},
+    "arf": _of_lists(
+        relaxed_recall,
+        link="exp",
+        options={
+            "k": BEST,
+            "quota": QUOTA,
+            "temperature": Option(12.0, 0.0, 1e6, low_is_open=True),
+            "order": Flag(True),
+        },
         learned={"log_weight": 0.0},
     ),
-    "copr": Recipe(ndcg_of_chunks, OF_CHUNKS, has_teacher=True, link="exp"),
-    "in_batch": Recipe(
-        in_batch, ("data",), has_teacher=False, link="exp", crosses=True,
+    "copr": _of_lists(ndcg_of_chunks, OF_CHUNKS, link="exp"),
+    "rankflow": _of_lists(
+        rankflow,
+        link="exp",
+        follows=True,
         options={
-            "positives": Choice("clicks", ("clicks", "shown")),
-            "log_q": Flag(True), "correct_own": Flag(True), "uniform": Option(0, 0, 1_000_000, is_whole=True),
-            "bid": Flag(True), "temperature": TEMPERATURE,
+            "k": BEST, "quota": QUOTA, "positives": BEST, "negatives": BEST, "weight": Option(1.0, 0.0, 1e6),
         },
     ),
+    "in_batch": Recipe(
+        in_batch,
+        ("data",),
+        has_teacher=False,
+        link="exp",
+        crosses=True,
+        options={
+            "positives": Choice("clicks", ("clicks", "shown")),
+            "log_q": Flag(True),
+            "correct_own": Flag(True),
+            "uniform": Option(0, 0, 1_000_000, is_whole=True),
+            "temperature": TEMPERATURE,
+            "bid": BID,
+        },
+    ),
+    "joint": Recipe(alone, (), has_teacher=True, link="exp", in_joint=True),
 }  # fmt: skip
 
 

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.foundation import random as draws
-from cascade_sim.foundation.kernels import smallest_per_row
 from cascade_sim.protocols import Availability
 
 DENSE = 0.25  # share of the corpus from which on every ad is given a draw of its own
+MAX_TRIES = 4  # draws per ad of the corpus before that is done after all
 
 
 def uniform_ads(
@@ -22,6 +22,8 @@ def uniform_ads(
     lives: Availability | None = None,
 ) -> NDArray[np.int32]:
     """A uniform draw of different ads for each request, in random order; of those that are there.
+
+    What a request is given depends on it alone, not on the others of its block.
 
     Args:
         requests: [R] ids, by which draws are keyed.
@@ -49,8 +51,9 @@ def uniform_ads(
         place = np.argsort(~is_good, axis=1, kind="stable")[:, :size]
         out[left] = np.take_along_axis(ids, place, 1)
         left, tries = left[~np.take_along_axis(is_good, place, 1).all(axis=1)], 2 * tries
-        if tries > 64 * n_ads:  # fewer are there than were asked for
-            out[left] = _dense(requests[left], size, n_ads, seed, purpose, times and times[left], lives)
+        if len(left) and tries > MAX_TRIES * n_ads:  # fewer are there than were asked for
+            at = None if times is None else times[left]
+            out[left] = _dense(requests[left], size, n_ads, seed, purpose, at, lives)
             break
     return out
 
@@ -84,5 +87,6 @@ def _dense(
     if lives is not None and times is not None:
         ids = np.where(lives.is_available(ids, times[:, None]), ids, np.int32(-1))
     draw = draws.uniform(seed, purpose, requests[:, None], np.arange(n_ads)[None, :])
-    found = smallest_per_row(ids, draw, min(size, n_ads))
+    least = np.argsort(np.where(ids >= 0, draw, 2.0), axis=1, kind="stable")[:, :size]
+    found = np.take_along_axis(ids, least, 1)
     return np.pad(found, ((0, 0), (0, size - found.shape[1])), constant_values=-1)

@@ -99,15 +99,22 @@ class Arrivals:
         self.engine = engine or open_engine()
 
     def run_phase(
-        self, phase: str, n_requests: int, serve: Serve, finish: Finish, elsewhere: Job | None = None
+        self,
+        phase: str,
+        n_requests: int,
+        serve: Serve,
+        finish: Finish,
+        elsewhere: Job | None = None,
+        began: float | None = None,
     ) -> None:
         """Let n requests of this phase arrive. `serve` must be pure; `finish` sees blocks in order.
 
         `elsewhere` makes, on another machine, what does there with `(phase, index, n_requests, start)` what
-        `serve` does here with that block. Without it the phase is served on this machine.
+        `serve` does here with that block. Without it the phase is served on this machine. `began`: when the
+        phase did, if it has been served before; its requests are then the same once more, and no time passes.
         """
         queue: simpy.Store = simpy.Store(self.env)
-        self.env.process(self._arrivals(phase, n_requests, queue))
+        self.env.process(self._arrivals(phase, n_requests, queue, began))
         named = partial(serve_block, phase, serve=serve)
         service = Service(named, elsewhere, per_task=-(-WORTH_SENDING // self._traffic.block))
         engine = open_engine() if elsewhere is None else self.engine
@@ -173,9 +180,15 @@ class Arrivals:
         """The id of the first request of a phase; ids of a phase are consecutive."""
         return FIRST_REQUEST[phase]
 
-    def _arrivals(self, phase: str, n_requests: int, queue: simpy.Store) -> Generator:
+    def start_of(self, phase: str, n_requests: int) -> float:
+        """When a phase that is next would begin."""
+        return self._start(phase, 0, n_requests) if self._world.is_timed else float(self.env.now)
+
+    def _arrivals(
+        self, phase: str, n_requests: int, queue: simpy.Store, began: float | None = None
+    ) -> Generator:
         """Each block reaches the queue when its last request has arrived; None ends the phase."""
-        clock = self._start(phase, 0, n_requests) if self._world.is_timed else self.env.now
+        clock = self.start_of(phase, n_requests) if began is None else began
         for index in range(-(-n_requests // self._traffic.block)):
             chunk = self.chunk(phase, index, n_requests, clock)
             clock = float(chunk.content.times[-1])

@@ -14,7 +14,7 @@ from cascade_sim.foundation.limits import LANES
 from cascade_sim.models.features import HISTORY, PAIR_FEATURE
 from cascade_sim.models.nets import NETS_TEXT
 from cascade_sim.models.objectives import OBJECTIVES
-from cascade_sim.models.recipes import MAX_CHUNKS, RECIPES
+from cascade_sim.models.recipes import MAX_CHUNKS, RECIPES, STEPS
 from cascade_sim.scenario.log_support import (
     check_logged,
     evidence_conflicts,
@@ -59,6 +59,7 @@ from cascade_sim.scenario.schema import (
 )
 from cascade_sim.scenario.sections import SIMILARITY, SIMILARITY_KEYS
 from cascade_sim.scenario.targets import PARAMETER_KEYS, Target, parse_target
+from cascade_sim.scenario.teaching import check_teaching
 from cascade_sim.scenario.user_code.signatures import Fault
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
@@ -82,6 +83,7 @@ def check_scenario(scenario: Scenario, given: Collection[KeyPath], folder: Path)
         *_check_classes(scenario, folder),
         *_check_retrieval(scenario, given),
         *_check_models(scenario, given, folder),
+        *check_teaching(scenario),
         *_check_arms(scenario, given, about),
         *_check_market(scenario.market, folder),
         *_check_pools(scenario),
@@ -262,11 +264,13 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
             yield Problem((*at, "hidden"), text, uses=((*at, "hidden"), (*at, "kind")))
         yield from _check_features(scenario, at, spec)
         yield from _check_ids(scenario, given, at, spec)
-        for recipe_key in dict.fromkeys(key for recipe in RECIPES.values() for key in recipe.keys):
-            fits = [name for name, recipe in RECIPES.items() if recipe_key in recipe.keys]
+        for recipe_key in dict.fromkeys(key for recipe in RECIPES.values() for key in recipe.read):
+            fits = [name for name, recipe in RECIPES.items() if recipe_key in recipe.read]
             path = (*at, recipe_key)
-            if path in given and recipe_key not in spec.trained_by.keys:
+            if path in given and recipe_key not in spec.trained_by.read:
                 text = f"has no meaning for recipe {spec.recipe} (only for {' and '.join(fits)}); remove it"
+                if recipe_key in STEPS:
+                    text = f"its joint section says how it is trained; set joint.NAME.{recipe_key}"
                 yield Problem(path, text, uses=((*at, "recipe"),))
         yield from check_recipe(spec, given, at)
         fault = inner_product_fault(spec.kind, folder) if spec.trained_by.crosses else ""
@@ -279,7 +283,10 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
         if OBJECTIVES[spec.objective].n_heads > 1 and spec.kind in MODEL_KINDS.registered:
             text = f"{spec.objective} trains two heads, which only the kinds {NETS_TEXT} have"
             yield Problem((*at, "objective"), text, uses=((*at, "objective"), (*at, "kind")))
-        yield from (_check_student if spec.trained_by.has_teacher else _check_data)(scenario, at, spec)
+        if "data" in spec.trained_by.keys:
+            yield from _check_data(scenario, at, spec)
+        if "teacher" in spec.trained_by.keys:
+            yield from _check_student(scenario, at, spec)
 
 
 def _check_proxied(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
@@ -407,7 +414,8 @@ def _check_data(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Pr
 
 def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
     path, recipe = (*at, "teacher"), (*at, "recipe")
-    teachers = [n for n, s in scenario.models.items() if s.trained_by.has_objective]
+    follows = spec.trained_by.follows  # then any model may stand behind it
+    teachers = [n for n, s in scenario.models.items() if s.trained_by.has_objective or follows]
     known = ", ".join(teachers) or "none; add a model with recipe logloss"
     teacher = scenario.models.get(spec.teacher) if spec.teacher is not None else None
     if spec.teacher is None:
@@ -417,7 +425,7 @@ def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator
         yield Problem(path, f"a model cannot be its own teacher; use one of: {known}", uses=(path, recipe))
     elif teacher is None:
         yield Problem(path, unknown_name("model", spec.teacher, teachers), uses=(path, recipe))
-    elif not teacher.trained_by.has_objective:
+    elif spec.teacher not in teachers:
         text = f"'{spec.teacher}' is itself a student (recipe {teacher.recipe}); use one of: {known}"
         if not teacher.trained_by.has_teacher:
             text = f"'{spec.teacher}' learns by {teacher.recipe}, which gives no pCTR; use one of: {known}"
@@ -431,9 +439,6 @@ def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator
     if scenario.phases.shadow == 0:
         text = f"0 leaves model '{at[-1]}' (recipe {spec.recipe}) nothing to learn from; use at least 1"
         yield Problem(("phases", "shadow"), text, uses=(("phases", "shadow"), recipe))
-    sets = ("competitive", "pre_ranking", *scenario.cascade.pre_ranking.earlier)
-    if spec.sample.set not in sets:
-        yield Problem((*at, "sample", "set"), unknown_name("set", spec.sample.set, sets))
     if "chunks" in spec.trained_by.keys and spec.chunks > spec.sample.per_request:
         drawn: KeyPath = (*at, "sample", "per_request")
         text = f"{spec.chunks} chunks need as many ads; sample.per_request is {spec.sample.per_request}"
@@ -498,7 +503,7 @@ def _deployed_path(key: KeyPath) -> KeyPath:
 
 
 # What a step of pre-ranking cannot be called: names of stages, of sets, and of all steps at once.
-_SETS = ("competitive", "win", "corpus")
+_SETS = ("competitive", "win", "corpus", "retrieved")
 TAKEN = ("retrieval", "pre_ranking", "ranking", "auction", "cascade", *_SETS, "all", "none")
 
 
@@ -801,6 +806,11 @@ def _check_training(scenario: Scenario) -> Iterator[Problem]:
         text = f"{training.burn_in} of {deployments} deployments would be left out; at least one must be left"
         yield Problem(("market", "training", "burn_in"), text)
     for name, overrides in scenario.arms.items():
+        for seat in resolve_arm(scenario, overrides).seats:
+            if seat in scenario.models and scenario.models[seat].trained_by.in_joint:
+                text = f"'{seat}' of arm '{name}' is trained jointly, which markets do not; remove training"
+                uses = (("arms", name), ("models", seat, "recipe"))
+                yield Problem(("market", "training"), text, uses=uses)
         *steps, ranking = (stage.model for _, stage in resolve_arm(scenario, overrides).sections)
         if not {*steps, ranking} & set(scenario.models):
             built_in = f"{', '.join(steps)} and {ranking} are built in"

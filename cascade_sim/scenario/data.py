@@ -7,7 +7,7 @@ import io
 import json
 from typing import Any
 
-from cascade_sim.models.recipes import OF_CHUNKS, RECIPES
+from cascade_sim.models.recipes import RECIPES
 from cascade_sim.scenario.schema import Scenario
 
 
@@ -39,8 +39,10 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
         del data["what_if"]
     if data["off_policy"] is None:
         del data["off_policy"]
-    for spec in data["models"].values():
-        used = RECIPES[spec["recipe"]].keys if spec["recipe"] in RECIPES else OF_CHUNKS
-        for key in {key for recipe in RECIPES.values() for key in recipe.keys if key not in used}:
+    if not data["joint"]:
+        del data["joint"]
+    for name, spec in data["models"].items():
+        used = scenario.models[name].trained_by.read
+        for key in {key for recipe in RECIPES.values() for key in recipe.read if key not in used}:
             spec.pop(key, None)
     return data

@@ -34,6 +34,7 @@ from cascade_sim.foundation.limits import (
 from cascade_sim.scenario.market import DAY, Market, market_jobs
 from cascade_sim.scenario.questions import OffPolicy
 from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Route, Scenario, World, resolved_arms
+from cascade_sim.scenario.teaching import learners
 
 BASE = 600 * 10**6  # the interpreter and its libraries
 ABLATED = 4  # arms that the ablation adds for each step of pre-ranking
@@ -66,6 +67,8 @@ class Sizes:
     sampled: int  # candidates per shadowed request, over all students
     students: int
     resamples: int
+    pool: int = 0  # ads of the corpus drawn for a list
+    crossed: int = 0  # pairs of request and ad in a batch, where every ad of it is scored for every request
     listed: int = 0  # ads in lists of neighbours, where retrieval is approximate
     listed_width: int = 0
     hidden_of_user: int = 0  # numbers that no feature shows, and past clicks
@@ -112,6 +115,10 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
     own = {"mismatch": world.mismatch.dims, "conversion": world.conversion.dims}
     widths = {**{name: group.dims for name, group in world.groups.items()}, **own}
     seen = [feature for spec in scenario.models.values() for feature in spec.features]
+    models = scenario.models.values()
+    proxied = [one for one in models if one.is_shadowed and not one.trained_by.has_teacher]
+    taught = [*learners(scenario).values(), *proxied]
+    crossing = [one for one in models if one.trained_by.crosses]
     is_logged = world.replay is not None
     retrieved = {
         arm.retrieval_size if is_logged else min(arm.retrieval_size, world.ads) for arm in arms.values()
@@ -139,8 +146,10 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         seen_of_user=sum(widths.get(name, 1) for name in seen) + _embedded(scenario, "user_id"),
         seen_of_ad=sum(widths.get(name, 1) for name in seen) + _embedded(scenario, "ad_id"),
         kept_of_ad=sum(_kept_of_ad(spec.kind, spec.hidden, spec.dims) for spec in scenario.models.values()),
-        sampled=sum(spec.sample.per_request for spec in scenario.models.values() if spec.is_shadowed),
-        students=sum(spec.is_shadowed for spec in scenario.models.values()),
+        sampled=sum(one.sample.per_request for one in taught),
+        students=len(taught),
+        pool=max((one.sample.drawn for one in taught if one.sample.set == "corpus"), default=0),
+        crossed=max((one.batch * (one.batch + one.recipe_values["uniform"]) for one in crossing), default=0),
         resamples=scenario.report.resamples,
         listed=0 if not listed else world.ads,
         listed_width=sum(_index_width(scenario, widths, route) + 2 for route in listed),
@@ -264,7 +273,7 @@ def passing(sizes: Sizes) -> dict[str, int]:
     n = sizes
     under_way = 1 if n.workers == 1 else 2 * n.workers
     decided = n.block * (n.retrieved * 16 + n.ranked * 48 + n.slots * 80)
-    scored = n.block * n.retrieved * 64 * n.workers
+    scored = n.block * max(n.retrieved, n.pool) * 64 * n.workers
     paid = 8 * 3 * GROUPS * n.advertisers
     searched = SEARCHED_AT_ONCE * n.retrieved * 16 * n.workers
     impressions = min(n.log * n.slots, MAX_LEARNED)
@@ -272,7 +281,7 @@ def passing(sizes: Sizes) -> dict[str, int]:
     return {
         "building the world": 8 * min(n.users + n.ads, DRAWN_AT_ONCE) * (n.dims + 2),
         "serving": under_way * n.arms * (decided + paid) + scored + searched,
-        "learning": impressions * 96 + candidates * 32,
+        "learning": impressions * 96 + candidates * 32 + n.crossed * 24,
         "intervals": _interval_bytes(n),
         "off-policy": _log_bytes(n.parameters, 88) + _log_bytes(n.slates, 24 + 32 * (n.depth + n.slots)),
     }

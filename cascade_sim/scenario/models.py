@@ -11,7 +11,7 @@ from cascade_sim.foundation.errors import unknown_name
 from cascade_sim.models.nets import NETS, NETS_TEXT
 from cascade_sim.models.objectives import OBJECTIVES, Objective, make_objective
 from cascade_sim.models.recipes import RECIPES, Recipe, custom_recipe
-from cascade_sim.scenario.sections import MAX_ID, Name, NameIn, Section, Share
+from cascade_sim.scenario.sections import MAX_ID, Name, NameIn, Section, Share, without_absent
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
 Phase = Literal["cold_start", "log"]
@@ -22,6 +22,7 @@ CALIBRATOR_KEYS = ("calibrator", "fit", "held_out", "refit")
 OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "logged_scores_from", *CALIBRATOR_KEYS, "examination")
 DELAY_KEYS = ("delay_correction", "delay_window")
 TARGET_KEYS = ("target", *DELAY_KEYS)
+POOL = 500  # ads of the corpus that are drawn for a list
 # Of what is written, where they say nothing.
 LEFT_OUT = (
     *OBJECTIVE_KEYS,
@@ -52,7 +53,8 @@ class Sample(Section):
     set: Name = Field(
         default="competitive",
         description="Set the ads are drawn from: competitive (what ranking is handed), pre_ranking (what "
-        "pre-ranking is handed), or the name of an earlier step of pre-ranking.",
+        "pre-ranking is handed), the name of an earlier step of pre-ranking, retrieved (what the first of "
+        "these stages is handed), or corpus (all ads that are there).",
     )
     per_request: int = Field(
         default=50, ge=1, le=MAX_ID, description="Ads of a list, or all of the set if there are fewer."
@@ -64,11 +66,28 @@ class Sample(Section):
         description="So many of a list are the ranking stage's best of the whole set, the rest is drawn. "
         "Absent: as many as the recipe's option k says, none for recipes without it.",
     )
+    pool: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_ID,
+        description="With set corpus: so many ads of it are drawn, and `best` are the best of these, which "
+        f"costs a prediction of the ranking stage for each. Absent: {POOL}, or per_request if that is more.",
+    )
+    arm: Name | None = Field(
+        default=None,
+        description="Arm whose stages make the set; models that it asks are then trained before. Absent: the "
+        "baseline, where the deployed stage stands in for models that are still to be trained.",
+    )
 
     @model_serializer(mode="wrap")
     def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without what is absent: a scenario that does not say keeps its hash."""
-        return {key: value for key, value in dump(self).items() if key != "best" or value is not None}
+        return without_absent(dump(self), "best", "pool", "arm")
+
+    @property
+    def drawn(self) -> int:
+        """Ads of the corpus among which the ranking stage looks for the best."""
+        return max(POOL, self.per_request) if self.pool is None else self.pool
 
 
 class ModelSpec(Section):
@@ -269,6 +288,11 @@ class ModelSpec(Section):
     def recipe_values(self) -> dict[str, Any]:
         """All options of its recipe by name; those that are not given at their defaults."""
         return self.trained_by.with_defaults(self.recipe_options)
+
+    @property
+    def has_exposed_chunk(self) -> bool:
+        """Whether what was shown is a chunk of the lists that it learns from."""
+        return "chunking" in self.trained_by.keys and self.chunking == "exposed"
 
     @property
     def always_listed(self) -> int:

@@ -8,6 +8,7 @@ from pydantic import Field, ValidationInfo, create_model, field_validator
 
 from cascade_sim.auction.pricing import NO_INCREMENT, PARAMETERS, RULES
 from cascade_sim.models.features import HISTORY, ID_FEATURES
+from cascade_sim.scenario.joint import Joint
 from cascade_sim.scenario.market import Market, Sizes
 from cascade_sim.scenario.models import ModelSpec, Sample
 from cascade_sim.scenario.questions import OffPolicy, WhatIfChanges
@@ -63,6 +64,7 @@ __all__ = [
     "Effects",
     "Fusion",
     "Group",
+    "Joint",
     "ReplayedLog",
     "Mismatch",
     "ModelSpec",
@@ -270,6 +272,7 @@ class Scenario(Section):
     auction: Auction = Field(default=Auction(), description="Order, prices and reserves.")
     bidding: Bidding = Field(default=Bidding(), description="The platform's bid rule.")
     models: dict[Name, ModelSpec] = Field(default={}, description="Models to train, by name.")
+    joint: dict[Name, Joint] = Field(default={}, description="Models to train together, by section name.")
     phases: Phases = Field(default=Phases(), description="Requests per phase of the study.")
     arms: dict[Name, ArmOverrides] = Field(
         min_length=1, description="What is compared: each arm's changes to cascade, auction and bidding."

@@ -6,7 +6,7 @@ made.sim.scorers, made.modules, made.calibrators   # trained scorers, and what t
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from cascade_sim.scenario.schema import (
     resolve_arm,
     resolved_arms,
 )
+from cascade_sim.scenario.teaching import Learner, learners, quotas_of, waves
 from cascade_sim.storage import user_code
 from cascade_sim.storage.code_version import class_source, model_code_digest
 from cascade_sim.storage.environment import processor
@@ -71,7 +72,9 @@ from cascade_sim.training.data import (
 from cascade_sim.training.fit import (
     fit_calibrator,
     fit_proxy_calibrator,
+    fit_together,
     load_trained,
+    plan_of,
     save_trained,
     stored_calibrator,
 )
@@ -128,7 +131,8 @@ def logging_scenario(scenario: Scenario, logged_by: Mapping[str, Any]) -> Scenar
     now = scenario_data(scenario)
     baseline = logged_by["report"]["baseline"]
     held = {key: logged_by[key] for key in SERVING}
-    arms = {baseline: logged_by["arms"][baseline]}  # students learn from what it hands on
+    arms = {baseline: logged_by["arms"][baseline]}  # students learn from what these hand on
+    arms |= {name: logged_by["arms"].get(name, now["arms"][name]) for name in _arms_of_lists(now)}
     if not scenario.models or is_logged_alike(now, logged_by):
         return None
     teacher = Scenario.model_validate(
@@ -139,17 +143,25 @@ def logging_scenario(scenario: Scenario, logged_by: Mapping[str, Any]) -> Scenar
             "report": {**now["report"], "baseline": baseline},
         }
     )
-    deployed, shadowed = teacher.cascade, resolved_arms(teacher)[baseline]
-    asked = {*deployed.seats, *shadowed.seats}
+    shadowed = resolved_arms(teacher)
+    asked = {*teacher.cascade.seats, *(model for name in arms for model in shadowed[name].seats)}
     return teacher if asked <= {*teacher.models, *BUILT_IN} else None
 
 
 def is_logged_alike(now: Mapping[str, Any], logged_by: Mapping[str, Any]) -> bool:
     """Whether the cascades of two scenarios, as data, write the same log in the same world."""
     baseline = logged_by["report"]["baseline"]
-    same_arm = now["report"]["baseline"] == baseline
-    same_arm = same_arm and now["arms"].get(baseline) == logged_by["arms"][baseline]
-    return same_arm and all(now[key] == logged_by[key] for key in SERVING)
+    arms = (baseline, *_arms_of_lists(now))
+    same_arms = now["report"]["baseline"] == baseline
+    same_arms = same_arms and all(now["arms"].get(name) == logged_by["arms"].get(name) for name in arms)
+    return same_arms and all(now[key] == logged_by[key] for key in SERVING)
+
+
+def _arms_of_lists(data: Mapping[str, Any]) -> list[str]:
+    """The arms beside the baseline that make lists for models to learn from, of a scenario as data."""
+    sections = [*data["models"].values(), *data.get("joint", {}).values()]
+    named = (section.get("sample", {}).get("arm") for section in sections)
+    return [name for name in dict.fromkeys(named) if name is not None]
 
 
 class Preparation:
@@ -167,21 +179,30 @@ class Preparation:
         self.calibrators: dict[str, Calibrator] = {}
         self.lines: dict[str, dict[str, Any]] = {}
         self._ahead: ModelStore | None = None
+        self._held: set[str] = set()  # models whose proxy calibrators have been fitted
 
     def run(self) -> None:
         """All phases before the evaluation."""
         self.write_logs()
-        specs = self.sim.scenario.models
-        students = {name: spec for name, spec in specs.items() if spec.trained_by.has_teacher}
-        self.train_logged({name: spec for name, spec in specs.items() if name not in students})
+        scenario = self.sim.scenario
+        specs = scenario.models
+        self.train_logged({n: spec for n, spec in specs.items() if not spec.trained_by.has_teacher})
         proxied = {name: spec for name, spec in specs.items() if spec.proxy_calibrator is not None}
-        if students or proxied:
-            lists, apart = self._shadow_phase(students, proxied)
-            with self._ahead_of(lists):
+        taught, began = learners(scenario), self.sim.arrivals.start_of("shadow", scenario.phases.shadow)
+        held: dict[str, Lists] = {}
+        for number, names in enumerate(waves(scenario) or ([()] if proxied else [])):
+            wave = Wave({name: taught[name] for name in names}, proxied, number)
+            lists, apart = self._shadow_phase(wave, began)
+            held |= apart
+            with self._ahead_of({name: own for name, own in lists.items() if name in specs}):
                 for name, own in lists.items():
-                    self.train_model(name, own)
+                    if name in specs:
+                        self.train_model(name, own)
+                    else:
+                        self.train_joint(name, own)
             for name in proxied:
-                self._hold_to_ranker(name, apart[name])
+                if name in self.modules and name not in self._held:
+                    self._hold_to_ranker(name, held[name])
 
     def write_logs(self) -> None:
         """The phases that are logged, and the models of the first deployment between them."""
@@ -352,8 +373,48 @@ class Preparation:
         if spec.proxy_calibrator is None:  # else it is seated when that is fitted
             sim.scorers[alias] = served_scorer(name, spec, task.view, module, self.calibrators.get(alias))
 
+    def train_joint(self, learner: str, data: Lists) -> None:
+        """Train the models of a joint section together, or take all of them from the cache.
+
+        The key of each holds what all of them are: their sections, features, code and data.
+        """
+        sim, scenario = self.sim, self.sim.scenario
+        joint = scenario.joint[learner.removeprefix("joint.")]
+        quotas, parts = quotas_of(scenario, joint), partitioned(data, joint, sim.seed)
+        train, part = parts.train, parts.watched
+        assert isinstance(train, Lists) and isinstance(part, Lists)
+        tasks = [self._task(model, data) for model in joint.models]
+        told = {"joint": joint.model_dump(mode="json"), "quotas": quotas}
+        shared = content_key(told, {}, members=[task.key for task in tasks])
+        keys = [content_key({"model": model}, {}, joint=shared) for model in joint.models]
+        with self.progress.stage(
+            f"train {' and '.join(joint.models)}", joint.epochs * train.ads.size, "samples"
+        ) as bar:
+            pairs = zip(keys, tasks, strict=True)
+            kept = [load_trained(self.store, key, task.module, task.spec) for key, task in pairs]
+            fitted = kept[0]
+            if fitted is None or None in kept:
+                before = user_code.loaded()
+                tasks = [self._task(model, data) for model in joint.models]  # some may have been loaded
+                nets = [(task.module, task.view) for task in tasks]
+                done = partial(bar.advance, train.ads.size)
+                seed = tasks[0].seed
+                plan = plan_of(joint, seed, device=self.device, on_epoch=lambda epoch, loss: done())
+                what, kinds = f"training of {learner}", [task.spec.kind for task in tasks]
+                fitted = fit_together(nets, joint, quotas, train, plan, what=what, kinds=kinds, part=part)
+                late = [user_code.note_late(type(task.module), before) for task in tasks]
+                for key, task in zip(keys, tasks, strict=True) if not any(late) else ():
+                    meta = {"model": task.alias, "joint": learner}
+                    save_trained(self.store, key, task.module, fitted, meta)
+        steps = {"joint": learner.removeprefix("joint."), "epochs": joint.epochs}
+        line = {**fitted.line, **steps, "validation": joint.validation}
+        for task in tasks:
+            self.lines[task.alias], self.modules[task.alias] = line, task.module
+            sim.scorers[task.alias] = served_scorer(task.alias, task.spec, task.view, task.module)
+
     def _hold_to_ranker(self, name: str, apart: Lists) -> None:
         """Fit the proxy calibrator of a trained model on requests that no student has seen, and seat it."""
+        self._held.add(name)
         spec, module = self.sim.scenario.models[name], self.modules[name]
         view = self.sim.view(spec.features)
         with self.progress.stage(f"hold {name} to its ranker", apart.ads.size, "samples"):
@@ -399,45 +460,62 @@ class Preparation:
             if name not in self.sim.built_in:
                 self.train_model(name, random_traffic, is_first=True)
 
-    def _shadow_phase(
-        self, students: dict[str, ModelSpec], proxied: dict[str, ModelSpec]
-    ) -> tuple[dict[str, Lists], dict[str, Lists]]:
+    def _shadow_phase(self, wave: "Wave", began: float) -> Shadowed:
         """Requests on which the ranker scores more than it serves, for the students to learn from.
 
         And, of requests kept from all of them, for the proxy calibrators. Of very many requests a sample
-        (`share_learned`); the others are not served.
+        (`share_learned`); the others are not served. Every wave sees the requests of the first.
         """
         sim = self.sim
         n_requests = sim.scenario.phases.shadow
-        sampled = [spec.sample.per_request for spec in (*students.values(), *proxied.values())]
-        share = share_learned(n_requests * max(sampled))
+        sampled = [spec.sample.per_request for spec in (*wave.students.values(), *wave.proxied.values())]
+        wave = replace(wave, share=share_learned(n_requests * max(sampled)))
         parts: list[Shadowed] = []
-        with self.progress.stage("shadow", n_requests) as bar:
-            if share < 1:
-                bar.tell(f"students learn from a sample of the requests, {share:.1%} of them")
+        with self.progress.stage(wave.name, n_requests) as bar:
+            if wave.share < 1:
+                bar.tell(f"students learn from a sample of the requests, {wave.share:.1%} of them")
 
             def finish(block: Block, lists: Shadowed) -> None:
                 parts.append(lists)
                 bar.advance(len(block))
 
-            handle = partial(shadow_lists, sim, shadowed_arm(sim), students, proxied, share)
-            elsewhere = Job("phase shadow", shadow_server, (self._plan(), students, proxied, share))
-            sim.arrivals.run_phase("shadow", n_requests, handle, finish, elsewhere)
+            handle = partial(shadow_lists, sim, shadowed_arms(sim, wave), wave)
+            elsewhere = Job("phase shadow", shadow_server, (self._plan(), wave))
+            past = began if wave.number else None
+            sim.arrivals.run_phase("shadow", n_requests, handle, finish, elsewhere, past)
         learned, apart = (
             {
                 name: join_lists(own)
                 for name in names
                 if (own := [part[side][name] for part in parts if name in part[side]])
             }
-            for side, names in enumerate((students, proxied))
+            for side, names in enumerate((wave.students, wave.proxied))
         )
-        for name in proxied:
+        for name in wave.proxied if wave.number == 0 else ():
             if name not in apart:
                 raise UserError(
                     f"the proxy calibrator of model {name!r} has no request to learn from among "
                     f"{n_requests:,}; raise held_out or phases.shadow"
                 )
         return learned, apart
+
+
+@dataclass(frozen=True)
+class Wave:
+    """What is listed in one pass over the requests of the shadow phase.
+
+    Every pass keeps the same requests from students, for the `proxied`, whose lists are made in the first.
+    """
+
+    students: Mapping[str, Learner]
+    proxied: Mapping[str, ModelSpec]
+    number: int = 0
+    share: float = 1.0  # of the requests, that students learn from
+
+    @property
+    def name(self) -> str:
+        """As progress has it."""
+        return "shadow" if self.number == 0 else f"shadow, wave {self.number + 1}"
 
 
 def tell_recall(retriever: Retriever, size: int, tell: Callable[[str], None]) -> None:
@@ -471,9 +549,9 @@ def deployed_arm(sim: Simulation) -> Arm:
     return sim.arm_of("deployed", spec, [seat(section) for _, section in spec.sections], retriever)
 
 
-def shadowed_arm(sim: Simulation) -> Arm:
-    """The baseline arm; with the deployed stage where its own model is still to be trained."""
-    spec = resolved_arms(sim.scenario)[sim.scenario.report.baseline]
+def shadowed_arm(sim: Simulation, name: str | None = None) -> Arm:
+    """An arm, or the baseline; with the deployed stage where its own model is still to be trained."""
+    spec = resolved_arms(sim.scenario)[name or sim.scenario.report.baseline]
 
     def seat(section: PreRankingStep | Ranking, deployed: Stage) -> Stage:
         if section.model not in sim.scorers:
@@ -489,6 +567,12 @@ def shadowed_arm(sim: Simulation) -> Arm:
     is_trained = all(model in sim.scorers for model in spec.retrieval.models)
     retriever = sim.retriever_of(spec.retrieval) if is_trained else deployed.retrieval.retriever
     return sim.arm_of("shadowed", spec, stages, retriever)
+
+
+def shadowed_arms(sim: Simulation, wave: Wave) -> dict[str | None, Arm]:
+    """The arms whose sets a wave learns from, by their names in its sections; None: the baseline."""
+    names = dict.fromkeys([None, *(learner.sample.arm for learner in wave.students.values())])
+    return {name: shadowed_arm(sim, name) for name in names}
 
 
 def without_pcvr(stage: Stage) -> Stage:
@@ -524,34 +608,32 @@ def exploration_pool(sim: Simulation, arm: Arm) -> Corpus | None:
     return None
 
 
-def shadow_lists(
-    sim: Simulation,
-    arm: Arm,
-    students: Mapping[str, ModelSpec],
-    proxied: Mapping[str, ModelSpec],
-    share: float,
-    block: Block,
-) -> Shadowed:
+def shadow_lists(sim: Simulation, arms: Mapping[str | None, Arm], wave: Wave, block: Block) -> Shadowed:
     """What students and proxy calibrators learn from a block of the shadow phase. Pure.
 
     Of a share of its requests; those that a proxy calibrator is given are kept from every student, so that
     students with and without one are the same net.
     """
-    if share < 1:
-        block = block.take(is_learned(block.requests, share, sim.seed))
+    if wave.share < 1:
+        block = block.take(is_learned(block.requests, wave.share, sim.seed))
+    proxied = wave.proxied
     draw = draws.uniform(sim.seed, "held to the ranker", block.requests) if proxied else np.ones(len(block))
-    learned = {}
-    if students and len(rest := block.take(draw >= max((s.held_out for s in proxied.values()), default=0.0))):
-        decision = sim.serve(rest, arm)
-        learned = lists_for(students, sim.scorers, rest, decision, arm, sim.platform, sim.seed)
+    learned: dict[str, Lists] = {}
+    rest = block.take(draw >= max((spec.held_out for spec in proxied.values()), default=0.0))
+    for name, arm in arms.items() if len(rest) else ():
+        students = {key: one for key, one in wave.students.items() if one.sample.arm == name}
+        if students:
+            decision = sim.serve(rest, arm)
+            learned |= lists_for(students, sim.scorers, rest, decision, arm, sim.platform, sim.seed)
     apart = {}
-    for name, spec in proxied.items():
+    for name, spec in proxied.items() if wave.number == 0 else ():
         if len(held := block.take(draw < spec.held_out)):
+            arm = arms[None]
             teacher = arm.last.scorer if spec.teacher is None else sim.scorers[spec.teacher]
             whole = spec.model_copy(update={"sample": spec.sample.model_copy(update={"set": "pre_ranking"})})
             decision = sim.serve(held, arm)
             apart[name] = sample_lists(whole, teacher, held, decision, arm, sim.platform, sim.seed)
-    return learned, apart
+    return {name: learned[name] for name in wave.students if name in learned}, apart
 
 
 def log_server(plan: Plan, rate: float) -> Callable[..., Any]:
@@ -560,12 +642,10 @@ def log_server(plan: Plan, rate: float) -> Callable[..., Any]:
     return remote_handler(sim, partial(rows_to_log, sim, deployed_arm(sim), rate))
 
 
-def shadow_server(
-    plan: Plan, students: Mapping[str, ModelSpec], proxied: Mapping[str, ModelSpec], share: float
-) -> Callable[..., Any]:
+def shadow_server(plan: Plan, wave: Wave) -> Callable[..., Any]:
     """Serves the shadow phase in another process."""
     sim = rebuilt(plan)
-    return remote_handler(sim, partial(shadow_lists, sim, shadowed_arm(sim), students, proxied, share))
+    return remote_handler(sim, partial(shadow_lists, sim, shadowed_arms(sim, wave), wave))
 
 
 def first(model: str) -> str:

@@ -22,6 +22,7 @@ from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, slot_predictions
 from cascade_sim.models.slot_effects import SlotEffects
 from cascade_sim.models.training import POINTS, Impressions, Lists, Positives, TrainingMonitor
+from cascade_sim.scenario.joint import Joint
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.training.modules import KINDS
 
@@ -44,7 +45,7 @@ def kept(data: Samples, keep: np.ndarray) -> Samples:
     return Lists(**{name: column[keep] for name, column in data.arrays().items()})
 
 
-def watched(train: Samples, held_out: Samples, spec: ModelSpec, seed: int) -> Samples:
+def watched(train: Samples, held_out: Samples, spec: ModelSpec | Joint, seed: int) -> Samples:
     """What a training is watched on, of whole requests: of those held out, or else of those learned from."""
     whole, most = held_out, float(MOST)
     if not spec.validation:

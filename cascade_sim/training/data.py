@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from cascade_sim.analysis.metrics.consistency import membership
+from cascade_sim.cascade.corpus_sample import uniform_ads
 from cascade_sim.cascade.scorers import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score
 from cascade_sim.foundation import random as draws
@@ -29,6 +30,7 @@ from cascade_sim.models.delays import correct_delays
 from cascade_sim.models.page_training import ClickedPages, dumped_scores, make_pages, page_offsets
 from cascade_sim.models.training import Impressions, Lists, Positives, chunk_of_order
 from cascade_sim.scenario.models import ModelSpec
+from cascade_sim.scenario.teaching import Learner
 from cascade_sim.storage.tables import Columns, iterate_table, read_table, table_rows
 
 SMALLEST = np.float64(np.finfo(np.float32).tiny)  # of a fused score whose logarithm is learned
@@ -165,7 +167,7 @@ def split_pages(data: ClickedPages, share: float, seed: int) -> tuple[ClickedPag
 
 
 def sample_lists(
-    spec: ModelSpec,
+    spec: Learner,
     teacher: Scorer,
     block: Block,
     decision: Decision,
@@ -178,13 +180,14 @@ def sample_lists(
     The chunk labels follow the ranking stage's fused score (its pCTR and its opt-bid), which is the
     order the student of `ltr` has to learn. Requests with fewer candidates than the sample are left out.
     Where what was shown is a chunk of its own, all of it is in the sample, and so are the ranking stage's
-    best of the whole set where the recipe is about them: a uniform sample would seldom hold any.
+    best of the whole set where the recipe is about them: a uniform sample would seldom hold any. Of the
+    corpus these are the best of a larger draw (`sample.pool`), as no ranking stage looks at all of it.
     """
-    pool = dict(zip(arm.set_names, decision.sets, strict=True))[f"{spec.sample.set}_set"]
+    pool = _set_of(spec, block, decision, arm, platform, seed)
     size = min(spec.sample.per_request, pool.shape[1])
     draw = draws.uniform(seed, "list sample", block.requests[:, None], pool)
     is_shown = np.zeros(pool.shape, bool)
-    if "chunking" in spec.trained_by.keys and spec.chunking == "exposed":
+    if spec.has_exposed_chunk:
         is_shown = membership(pool, decision.win_set)
         draw = draw - is_shown
     if spec.always_listed:
@@ -204,8 +207,22 @@ def sample_lists(
     return Lists(block.users, block.context, ads, logit, log_bid, chunk, log_score)
 
 
+def _set_of(
+    spec: Learner, block: Block, decision: Decision, arm: Arm, platform: Platform, seed: int
+) -> np.ndarray:
+    """The ads that a list is drawn from.  [R, n], -1 = empty"""
+    sample = spec.sample
+    if sample.set == "retrieved":
+        return decision.retrieved
+    if sample.set != "corpus":
+        return dict(zip(arm.set_names, decision.sets, strict=True))[f"{sample.set}_set"]
+    n_ads = len(platform.bids.init_bid)
+    n = min(sample.drawn if spec.always_listed else sample.per_request, n_ads)
+    return uniform_ads(block.requests, n, n_ads, seed, "corpus sample", block.times, platform.lives)
+
+
 def lists_for(
-    students: Mapping[str, ModelSpec],
+    students: Mapping[str, Learner],
     teachers: Mapping[str, Scorer],
     block: Block,
     decision: Decision,
@@ -213,9 +230,13 @@ def lists_for(
     platform: Platform,
     seed: int,
 ) -> dict[str, Lists]:
-    """`sample_lists` for each student, from the teacher that its section names."""
+    """`sample_lists` for each student, from the teacher that its section names or else the arm's ranker."""
+
+    def teacher_of(spec: Learner) -> Scorer:
+        return arm.last.scorer if spec.teacher is None else teachers[spec.teacher]
+
     return {
-        name: sample_lists(spec, teachers[str(spec.teacher)], block, decision, arm, platform, seed)
+        name: sample_lists(spec, teacher_of(spec), block, decision, arm, platform, seed)
         for name, spec in students.items()
     }
 

@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +19,16 @@ from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, scores, train_pages
 from cascade_sim.models.recipes import Recipe
 from cascade_sim.models.slot_effects import SlotEffects
-from cascade_sim.models.training import Lists, TrainingPlan, list_scores, train
+from cascade_sim.models.training import (
+    Lists,
+    TrainingMonitor,
+    TrainingPlan,
+    learned_numbers,
+    list_scores,
+    train,
+    train_together,
+)
+from cascade_sim.scenario.joint import Joint
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.storage.model_store import ModelStore, content_key
@@ -31,7 +40,7 @@ REQUEST_EPOCHS = 2
 STANDARDISED_BY = 100_000  # requests, whose features say well enough what is usual
 
 
-def plan_of(spec: ModelSpec, seed: int, **instead: Any) -> TrainingPlan:
+def plan_of(spec: ModelSpec | Joint, seed: int, **instead: Any) -> TrainingPlan:
     """What a model's section says of its training; what is given here and is not None stands instead."""
     keys = ("epochs", "batch", "learning_rate", "weight_decay")
     given = {key: value for key, value in instead.items() if value is not None}
@@ -100,6 +109,40 @@ def fit(
             raise UserError(str(error) if is_own else f"{what}: {error}") from error
     line = {} if plan.monitor is None else learning_curve_of(plan.monitor)
     return Fitted(line if slots is None else {**line, "slot_effects": slots.effects().tolist()}, joint)
+
+
+def fit_together(
+    nets: Sequence[tuple[nn.Module, FeatureView]],
+    joint: Joint,
+    quotas: Sequence[int],
+    data: Lists,
+    plan: TrainingPlan,
+    *,
+    what: str,
+    kinds: Sequence[str],
+    part: Lists | None = None,
+) -> Fitted:
+    """Train the nets of a joint section in place, on one batch at a time, by its objective.
+
+    `quotas`: ads of a list that each hands on. `part`: validation samples. UserError, which begins with
+    `what`, if a loss is not finite or one of the users' own `kinds` fails.
+    """
+    objective, values = joint.trained_for, joint.values
+    start = {f"log_weight_{at}": 0.0 for at in range(len(nets))} if objective.weighs_stages else {}
+    learned = learned_numbers(start, plan.device)
+    own = [kind for kind in kinds if kind not in KINDS]
+    if part is not None and len(part.users):
+        plan = replace(plan, monitor=TrainingMonitor(part, is_of_own_class=bool(own)))
+
+    def form(logits: list[torch.Tensor], sample: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        return objective.of_batch(logits, sample, quotas, values, list(learned.values()))
+
+    with errors_of(what, own[0]) if own else nullcontext():
+        try:
+            train_together(nets, data, form, plan, learned)
+        except ValueError as error:
+            raise UserError(str(error) if own else f"{what}: {error}") from error
+    return Fitted({} if plan.monitor is None else learning_curve_of(plan.monitor))
 
 
 def joint_map(view: FeatureView, data: ClickedPages | None, seed: int) -> PiecewiseLinear:

@@ -23,6 +23,7 @@ from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, net_to_train, served_net
 from cascade_sim.models.recipes import Recipe
 from cascade_sim.models.training import Impressions, Lists, Positives
+from cascade_sim.scenario.joint import Joint
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.storage.checkpoints import load_state, save_state
 from cascade_sim.storage.files import below, folder_inside
@@ -67,12 +68,12 @@ class DataSplit:
     watched: Samples  # of those held out or, without any, of those it trains on
 
 
-def partitioned(data: Samples, spec: ModelSpec, seed: int) -> DataSplit:
+def partitioned(data: Samples, spec: ModelSpec | Joint, seed: int) -> DataSplit:
     """Parts by request. What is held out of one model is held out of all with the same share."""
     apart = is_held_out(data, spec.validation, seed)
     train, held_out = (kept(data, ~apart) if spec.validation else data), kept(data, apart)
     calibration = None
-    if isinstance(train, ClickedPages):
+    if isinstance(train, ClickedPages) and isinstance(spec, ModelSpec):
         train, calibration = split_for_calibrator(train, spec, seed)
     return DataSplit(train, calibration, held_out, watched(train, held_out, spec, seed))
 

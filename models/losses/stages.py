@@ -6,6 +6,7 @@ mean over the lists; those on all pairs of a list take O(m^2) of memory.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch.nn import functional
@@ -133,6 +134,12 @@ def survival(places: torch.Tensor, quota: int) -> tuple[torch.Tensor, torch.Tens
     return places[:, :quota].sum(dim=1) / whole, places[:, quota:].sum(dim=1) / whole
 
 
+def soft_recall(places: torch.Tensor, is_best: torch.Tensor, quota: int) -> torch.Tensor:
+    """-mean_j[y_j log a_j + (1 - y_j) log b_j], with `survival`'s shares a and b at the quota."""
+    inside, behind = survival(places, quota)
+    return -torch.where(is_best, torch.log(inside + TINY), torch.log(behind + TINY)).mean()
+
+
 def relaxed_recall(
     score: torch.Tensor,
     target: torch.Tensor,
@@ -143,15 +150,100 @@ def relaxed_recall(
 ) -> torch.Tensor:
     """ARF: log loss of who of the k best survives, and of the whole order, with a learned weight.
 
-    relax = -mean_j[y_j log a_j + (1 - y_j) log b_j] with `survival`'s shares a and b at the quota,
-    order = -mean_kj P*_kj log P_kj with the permutation P* of the target; relax + order / (2 w^2) + log w.
+    `soft_recall` + order / (2 w^2) + log w, where order = -mean_kj P*_kj log P_kj with the permutation P* of
+    the target.
     """
-    places, is_best = neural_sort(score, temperature), best_of(target, k)
-    inside, behind = survival(places, quota)
-    relax = -torch.where(is_best, torch.log(inside + TINY), torch.log(behind + TINY)).mean()
+    places = neural_sort(score, temperature)
+    relax = soft_recall(places, best_of(target, k), quota)
     ideal = target.argsort(dim=1, descending=True, stable=True)
     order = -torch.log(places.gather(2, ideal.unsqueeze(2)) + TINY).mean() / score.shape[1]
     return relax + 0.5 * order * torch.exp(-2 * log_weight) + log_weight
+
+
+def lcron(
+    scores: Sequence[torch.Tensor],
+    target: torch.Tensor,
+    quotas: Sequence[int],
+    *,
+    k: int,
+    temperature: float,
+    log_weights: Sequence[torch.Tensor],
+) -> torch.Tensor:
+    """LCRON: log loss of who of the k best survives all stages, and each of them, with learned weights.
+
+    With `survival`'s shares a^t and b^t of stage t at its quota, p_j = prod_t a^t_j, q_j = prod_t(1 - b^t_j):
+    -mean_j[y_j log p_j + (1 - y_j) log(1 - q_j)] + sum_t soft_recall_t / (2 w_t^2) + log w_t.
+    """
+    is_best = best_of(target, k)
+    passed, kept, alone = torch.ones_like(target), torch.ones_like(target), target.new_zeros(())
+    for score, quota, log_weight in zip(scores, quotas, log_weights, strict=True):
+        places = neural_sort(score, temperature)
+        inside, behind = survival(places, quota)
+        passed, kept = passed * inside, kept * (1 - behind)
+        alone = alone + 0.5 * soft_recall(places, is_best, quota) * torch.exp(-2 * log_weight) + log_weight
+    both = torch.where(is_best, torch.log(passed + TINY), torch.log(1 - kept + TINY))
+    return alone - both.mean()
+
+
+def rankflow(
+    scores: Sequence[torch.Tensor],
+    target: torch.Tensor,
+    quotas: Sequence[int],
+    *,
+    k: int,
+    positives: int,
+    negatives: int,
+    weight: float,
+) -> torch.Tensor:
+    """RankFlow: the sum of `rankflow_of_stage`, where each stage is given what the one before hands on.
+
+    The last stage has no later one: its log loss alone. No gradient goes through what is handed on.
+    """
+    is_best, total = best_of(target, k), target.new_zeros(())
+    listed = torch.arange(target.shape[1], device=target.device).expand(target.shape)
+    for at, (score, quota) in enumerate(zip(scores, quotas, strict=True)):
+        own = score.gather(1, listed)
+        y = is_best.gather(1, listed).to(own.dtype)
+        total = total + functional.binary_cross_entropy_with_logits(own, y)
+        if at + 1 < len(scores):
+            kept = own.topk(min(quota, own.shape[1]), dim=1).indices
+            listed = listed.gather(1, kept)
+            later = scores[at + 1].gather(1, listed)
+            total = total + imitation(own.gather(1, kept), later, positives, negatives, weight)
+    return total
+
+
+def rankflow_of_stage(
+    score: torch.Tensor,
+    later: torch.Tensor,
+    target: torch.Tensor,
+    quota: int,
+    k: int,
+    positives: int,
+    negatives: int,
+    weight: float,
+) -> torch.Tensor:
+    """The part of one stage: log loss of the k best of its list, and `imitation` on its best `quota`."""
+    y = best_of(target, k).to(score.dtype)
+    kept = score.topk(quota, dim=1).indices
+    own = functional.binary_cross_entropy_with_logits(score, y)
+    return own + imitation(score.gather(1, kept), later.gather(1, kept), positives, negatives, weight)
+
+
+def imitation(
+    score: torch.Tensor, later: torch.Tensor, positives: int, negatives: int, weight: float
+) -> torch.Tensor:
+    """What RankFlow's stage learns of the later one, whose scores are held fixed.
+
+    mean (s - s')^2 + weight * mean softplus(-(mean s of the `positives` best by s' - mean s of the worst)).
+
+    >>> round(imitation(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 0.0]]), 1, 1, 1.0).item(), 3)
+    0.813
+    """
+    later, n = later.detach(), score.shape[1]
+    best = score.gather(1, later.topk(min(positives, n), dim=1).indices).mean(dim=1)
+    worst = score.gather(1, later.topk(min(negatives, n), dim=1, largest=False).indices).mean(dim=1)
+    return functional.mse_loss(score, later) + weight * functional.softplus(worst - best).mean()
 
 
 def ndcg_pairs(score: torch.Tensor, label: torch.Tensor) -> torch.Tensor:

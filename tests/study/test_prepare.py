@@ -368,8 +368,8 @@ def test_what_holds_a_model_to_its_ranker_is_kept_from_every_student(tmp_path, m
     given = {}
     real = prepare_module.shadow_lists
 
-    def look(sim, arm, students, proxied, share, block):
-        learned, apart = real(sim, arm, students, proxied, share, block)
+    def look(sim, arms, wave, block):
+        learned, apart = real(sim, arms, wave, block)
         for side, by_model in (("learned", learned), ("apart", apart)):
             for name, lists in by_model.items():
                 given.setdefault((side, name), []).append(len(lists.users))

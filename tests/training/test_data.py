@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from answers.told import refused
+from cascade_sim.cascade.corpus_sample import uniform_ads
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage.tables import TableWriter, read_table
 from cascade_sim.training import data
@@ -166,3 +167,62 @@ def test_lists_are_joined_in_order(served):
     both = join_lists([part, part])
     assert np.array_equal(both.ads, np.concatenate([part.ads, part.ads]))
     assert both.arrays().keys() == part.arrays().keys() and len(both.users) == 2 * len(part.users)
+
+
+def corpus(served, **sample):
+    sim, block, arm, decision = served
+    options = {"recipe": "infonce", "recipe_options": {"k": 4}}
+    spec = sim.scenario.models["ltr"].model_copy(update=options)
+    told = {"set": "corpus", "per_request": 20, **sample}
+    spec = spec.model_copy(update={"sample": spec.sample.model_copy(update=told)})
+    return sample_lists(spec, sim.scorers["rank"], block, decision, arm, sim.platform, sim.seed)
+
+
+def test_lists_of_the_corpus_hold_any_ads_and_the_best_of_a_larger_draw(served):
+    sim, block, arm, _ = served
+    found = corpus(served, pool=100)
+    assert found.ads.shape == (len(block), 20)
+    ranked = np.sort(found.ads, axis=1)
+    assert (ranked[:, 1:] != ranked[:, :-1]).all()
+    pool = uniform_ads(block.requests, 100, sim.world.n_ads, sim.seed, "corpus sample")
+    fused = sim.scorers["rank"].predict(block, pool) * sim.platform.bids.bid(
+        "opt", block, pool, arm.bid_rule, arm.bid_range
+    )
+    best = np.take_along_axis(pool, np.argsort(-fused, axis=1)[:, :4], 1)
+    top = np.take_along_axis(found.ads, np.argsort(-found.log_score, axis=1)[:, :4], 1)
+    assert np.array_equal(top, best)
+    # The rest is a plain sample: no ad of the corpus is left out, whatever retrieval brings.
+    rest = found.ads[(found.ads[:, :, None] != best[:, None]).all(axis=2)]
+    counts = np.bincount(rest, minlength=sim.world.n_ads)
+    assert abs((counts == 0).mean() - np.exp(-counts.mean())) < 0.05
+    outside = (found.ads[:, :, None] != served[3].retrieved[:, None]).all(axis=2)
+    assert outside.mean() > 0.5
+
+
+def test_the_best_of_a_larger_pool_are_better_and_a_recipe_about_none_draws_no_pool(served):
+    small, large = (corpus(served, pool=n).log_score.max(axis=1).mean() for n in (20, 400))
+    assert large > small + 0.2
+    plain = corpus(served, best=0)
+    drawn = uniform_ads(served[1].requests, 20, 600, served[0].seed, "corpus sample")
+    assert np.array_equal(np.sort(plain.ads, axis=1), np.sort(drawn, axis=1))
+
+
+def test_ads_that_are_gone_are_in_no_list_of_the_corpus(served):
+    sim, block, arm, decision = served
+
+    class Even:
+        share = 0.5
+
+        def is_available(self, ads, times):
+            return (ads >= 0) & (ads % 2 == 0) & (times >= 0)
+
+    platform = replace(sim.platform, lives=Even())
+    spec = sim.scenario.models["ltr"]
+    told = spec.sample.model_copy(update={"set": "corpus", "per_request": 10})
+    spec = spec.model_copy(update={"sample": told})
+    found = sample_lists(spec, sim.scorers["rank"], block, decision, arm, platform, sim.seed)
+    assert len(found.ads) == len(block) and (found.ads % 2 == 0).all()
+
+
+def test_what_is_retrieved_is_what_the_first_scoring_stage_is_handed(served):
+    assert np.array_equal(lists(served, "retrieved").ads, lists(served, "pre_ranking").ads)
