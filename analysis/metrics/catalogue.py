@@ -719,12 +719,12 @@ PARTS: tuple[Part, ...] = (
         "{label} of {part} by itself: of the ads of the same page that reach {part}, the share that it lets "
         "through.",
     ),
-    Part("_by_", OF_PAGES, "{label} by {part}", "Share of the same page that the route {part} brings."),
+    Part("_by_", OF_PAGES, "{label} by {part}", "{label}: share of that page that the route {part} brings."),
     Part(
         "_only_by_",
         OF_PAGES,
         "{label} only by {part}",
-        "Share of the same page that the route {part} brings and no other route does.",
+        "{label}: share of that page that the route {part} brings and no other route does.",
     ),
 )
 

@@ -19,6 +19,7 @@ MONEY_MEASURES = (
     "revenue_pcoc",
     "payment_error_vs_oracle",
     "welfare_vs_oracle",
+    "welfare_vs_corpus",
     "revenue_vs_oracle",
 )
 LOGGED_MONEY = ("cpc", "cpc_error_vs_click_model", "cpc_bias_vs_click_model", "revenue_pcoc")
@@ -30,8 +31,9 @@ def money_section(metrics: Mapping[str, Any]) -> Section | None:
     if table is None:
         return None
     about = (
-        "Charges are computed from predicted CTRs. The oracle is the same cascade with the true CTRs in "
-        "every stage. The irreducible CPC error is what would be left if every feature were used perfectly."
+        "Charges are computed from predicted CTRs. The oracle is the baseline's cascade with the true CTRs in "
+        "every stage: an arm that retrieves better ads can exceed it, and none the whole corpus. The "
+        "irreducible CPC error is what would be left if every feature were used perfectly."
     )
     if metrics.get("replay"):
         about = (
