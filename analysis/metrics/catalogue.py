@@ -439,7 +439,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
     ),
     Metric(
         name="welfare_vs_oracle",
-        label="Welfare vs oracle",
+        label="Welfare, share of the oracle's",
         unit="percent",
         meaning="Value created for advertisers, as a share of the oracle cascade's, which knows the true CTR "
         "of what the baseline retrieves. No bound: an arm that retrieves better ads, or admits more, can "
@@ -449,8 +449,8 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         bottom="oracle_welfare",
     ),
     Metric(
-        name="welfare_vs_corpus",
-        label="Welfare vs corpus",
+        name="corpus_welfare_efficiency",
+        label="Welfare efficiency",
         unit="percent",
         meaning="Value created for advertisers, as a share of that of the best page of the whole corpus: by "
         "true CTR × bid of the baseline's ranking stage, with no reserve and as many slots as any arm has. "
