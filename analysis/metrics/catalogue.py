@@ -439,7 +439,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
     ),
     Metric(
         name="welfare_vs_oracle",
-        label="Welfare efficiency, baseline's candidates",
+        label="Welfare, share of the oracle's",
         unit="percent",
         meaning="Value created for advertisers, as a share of the oracle cascade's, which knows the true CTR "
         "of what the baseline retrieves. No bound: an arm that retrieves better ads, or admits more, can "
@@ -449,8 +449,8 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         bottom="oracle_welfare",
     ),
     Metric(
-        name="welfare_vs_corpus",
-        label="Welfare efficiency, whole corpus",
+        name="corpus_welfare_efficiency",
+        label="Welfare efficiency",
         unit="percent",
         meaning="Value created for advertisers, as a share of that of the best page of the whole corpus: by "
         "true CTR × bid of the baseline's ranking stage, with no reserve and as many slots as any arm has. "
@@ -718,12 +718,12 @@ PARTS: tuple[Part, ...] = (
         "{label} of {part} by itself: of the ads of the same page that reach {part}, the share that it lets "
         "through.",
     ),
-    Part("_by_", OF_PAGES, "{label} by {part}", "Share of the same page that the route {part} brings."),
+    Part("_by_", OF_PAGES, "{label} by {part}", "{label}: share of that page that the route {part} brings."),
     Part(
         "_only_by_",
         OF_PAGES,
         "{label} only by {part}",
-        "Share of the same page that the route {part} brings and no other route does.",
+        "{label}: share of that page that the route {part} brings and no other route does.",
     ),
 )
 

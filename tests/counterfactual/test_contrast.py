@@ -47,7 +47,11 @@ def test_differences_are_taken_world_by_world_with_a_t_interval_between_them(wor
 
 
 def test_measures_of_a_stage_are_compared_as_any_others(worlds):
-    names = ["ideal_page_recall_after_retrieval", "best_page_recall_of_pre_ranking", "welfare_vs_corpus"]
+    names = [
+        "ideal_page_recall_after_retrieval",
+        "best_page_recall_of_pre_ranking",
+        "corpus_welfare_efficiency",
+    ]
     found = contrasts(worlds, "logloss", ["distill-pre"], names)
     assert [one.measure for one in found] == names
     assert all(one.value is not None and one.worlds == WORLDS for one in found)

@@ -337,7 +337,7 @@ def _share(ids: np.ndarray, hit: np.ndarray) -> np.ndarray:
 def welfare_columns(
     world: Valued, ruler: Arm, block: Block, decision: Decision, best: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """What the metric welfare_vs_corpus is summed from, in the currency of one arm.  {name: [R]}"""
+    """What the metric corpus_welfare_efficiency is summed from, in the currency of one arm.  {name: [R]}"""
     effects = world.platform.slot_effects
     pages = {"page_value": decision.win_set, "best_page_value": best}
     return {name: true_ecpm(_slot_list(world, block, ids, ruler), effects) for name, ids in pages.items()}
