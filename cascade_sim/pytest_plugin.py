@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A mark without the fixture would guard nothing, and nobody would notice."""
+    """A mark without the fixture would guard nothing, unnoticed."""
     for item in items:
         if item.get_closest_marker(NAME) and NAME not in getattr(item, "fixturenames", ()):
             raise pytest.UsageError(

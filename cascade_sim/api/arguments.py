@@ -77,7 +77,7 @@ def as_file(scenario: ScenarioLike) -> Iterator[Path]:
         file.write_text(text.getvalue(), encoding="utf-8")
         try:
             yield file
-        except ScenarioError as error:  # lines of a file that nobody wrote mean nothing
+        except ScenarioError as error:  # lines of a file that was made here mean nothing
             raise ScenarioError([_without_place(line, str(file)) for line in error.problems]) from None
 
 

@@ -213,7 +213,7 @@ def _lists(path: Path, qids: np.ndarray, lines: np.ndarray) -> np.ndarray:
     if len(again):
         row = starts[again[0]]
         raise UserError(
-            f"{path}:{lines[row]}: qid {qids[row]} had its lines before: a list's lines must stand together"
+            f"{path}:{lines[row]}: qid {qids[row]} had its lines before: a list's lines must be together"
         )
     return np.append(starts, len(qids))
 

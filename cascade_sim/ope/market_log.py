@@ -3,7 +3,7 @@
 A target draws pages from the list that the log drew from, best first by rank score^(1/T) without
 replacement (as `slates` has it), with the logged ranker's scores or a further model's. The list is the head
 of the ranking order, down to the deepest ad that any page shows. What the log's own policy was need not be
-known: its propensities were logged. The price of an ad is taken as it was charged, whoever stands beside it.
+known: its propensities were logged. The price of an ad is taken as it was charged, whatever ad is next to it.
 """
 
 from __future__ import annotations

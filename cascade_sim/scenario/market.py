@@ -52,7 +52,7 @@ class Pool(Section):
 
 
 class Stages(Section):
-    """A pool of servers for every stage; one of an earlier step of pre-ranking stands under its name.
+    """A pool of servers for every stage; one of an earlier step of pre-ranking is under its name.
 
     A step without a pool under its name has servers like those of pre_ranking, as many again.
     """
@@ -184,7 +184,10 @@ class Designs(Section):
         default=0.0, ge=0, le=DAY, description="Seconds after a change of arm that a switchback leaves out."
     )
     pre_days: int = Field(
-        default=1, ge=0, le=365, description="Days before the trial, with everybody on control (for CUPED)."
+        default=1,
+        ge=0,
+        le=365,
+        description="Days before the trial, with all requests on control (for CUPED).",
     )
 
 

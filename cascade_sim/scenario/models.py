@@ -147,7 +147,7 @@ class ModelSpec(Section):
         default=None,
         description="For sbcr in the ranking stage, in market.training: the model whose scores of its pages "
         "it learns beside. That one learns from the same pages and is not served. Absent: the model itself, "
-        "as it was deployed when a page was shown. The study's log has the scores of whoever wrote it.",
+        "as it was deployed when a page was shown. The study's log has the scores of its own models.",
     )
     calibrator: CalibratorName | None = Field(
         default=None, description="For logloss: what turns its scores into probabilities."

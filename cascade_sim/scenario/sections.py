@@ -334,7 +334,7 @@ class ReplayedLog(Section):
     budgets: Literal["replay", "ignore"] = Field(
         default="replay",
         description="Budgets that were logged. replay: who has spent the day's takes part in no later "
-        "auction of it, arm by arm. ignore: as if nobody had one.",
+        "auction of it, arm by arm. ignore: as if no advertiser had one.",
     )
     accept_mismatch: bool = Field(
         default=False,
@@ -556,7 +556,7 @@ class Retrieval(Route):
 
     @property
     def parts(self) -> dict[tuple[str, ...], Route]:
-        """Its retrievers by where they stand below it: itself, or its routes."""
+        """Its retrievers by their place below it: itself, or its routes."""
         return {("routes", name): route for name, route in self.routes.items()} or {(): self}
 
     @property
@@ -752,7 +752,7 @@ class Bidding(Section):
         default=KNOWN,
         description="Whose pCVR opt-bids come from: known (the conversion features with a fixed error of "
         "each ad), or a model under `models` with target conversion. Until that is trained, so in cold_start "
-        "and log, init-bids stand for opt-bids.",
+        "and log, init-bids take the place of opt-bids.",
     )
 
     @model_serializer(mode="wrap")

@@ -84,7 +84,7 @@ def unguard(check: Callable[[], None]) -> None:
 
 
 def temporary(path: Path) -> Path:
-    """A new empty file to write before `seal`: hidden, in the same folder, with a name nobody can guess.
+    """A new empty file to write before `seal`: hidden, in the same folder, with an unguessable name.
 
     It goes with `discard`, or else at the end of the command.
     """

@@ -2,7 +2,7 @@
 
 Value is lost where a stage hands on less than it was given. Part of it no model could have kept: the noise of
 a user and an ad, which no feature shows. So losses are measured twice, against the best lists by the true
-value and by the value that features tell; the difference is irreducible. Beside this sequential split stands
+value and by the value that features tell; the difference is irreducible. Beside this sequential split is
 what each stage of the baseline alone costs: the same cascade with that stage choosing by the known value.
 
 Scoring every ad for a request is dear, so these use the first few hundred requests of the evaluation,

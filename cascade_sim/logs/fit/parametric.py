@@ -530,7 +530,7 @@ def _tell(fit: Fit, sample: Sample, seed: int) -> None:
         fit.notes.append(
             "Retrieval of a synthetic world brings some ads more often than the log does, even with no "
             "weight on "
-            "popularity: who stands for election, and who wins, is less evenly spread over ads."
+            "popularity: candidacies and wins are spread less evenly over ads."
         )
     one = np.ones(len(sample))
     if sample.has("pctr"):

@@ -26,7 +26,7 @@ KINDS: dict[str, str] = {
     "not_0_or_1": "a click, conversion, display or exposure that is neither 0 nor 1",
     "unknown_value": "a value that the mapping's `values` does not list",
     "price_above_bid": "a price above the bid, beyond rounding",
-    "click_without_display": "a click, conversion or exposure of an ad not shown, or a click that nobody saw",
+    "click_without_display": "a click, conversion or exposure of an ad not shown, or an unexposed click",
     "conversion_without_click": "a conversion without a click",
     "shown_twice": "an ad shown twice in a request",
     "two_ads_in_one_slot": "two ads in one slot of a request",

@@ -238,7 +238,7 @@ class _Import:
         is_wide: bool,
     ) -> None:
         if not is_wide:
-            self.bad_codes.values[code[again]] = True  # which of them is right nobody knows
+            self.bad_codes.values[code[again]] = True  # which of them is right is unknown
             rows.fault("duplicate_request", again, "request")
             return
         for name, column in values.items():
@@ -376,7 +376,7 @@ class _Import:
                     flags = rows.flags(name)
                     is_hidden = values["exposed"] == 0 if "exposed" in values else np.zeros(len(rows), bool)
                     rows.fault("click_without_display", (~is_shown | is_hidden) & (flags == 1), name)
-                    flags = np.where(is_hidden, 0, flags)  # nobody clicks what nobody sees
+                    flags = np.where(is_hidden, 0, flags)  # no click without an exposure
                     values[name] = np.where(is_shown, flags, -1).astype(np.int8)
             if "click" in values and "conversion" in values:
                 without = (values["conversion"] == 1) & (values["click"] == 0)
