@@ -26,7 +26,7 @@ PLAIN: dict[str, tuple[type, str]] = {"int": (int, "an integer"), "str": (str, "
 
 
 def plain_arguments(function: Function) -> Function:
-    """Takes numpy's numbers and arrays as numbers and lists; refuses what is no whole number or no text."""
+    """Takes numpy's numbers and arrays as numbers and lists; refuses what is no integer or no text."""
     signature = inspect.signature(function)
 
     @wraps(function)

@@ -411,7 +411,7 @@ def _place(request: int, candidate: int) -> str:
 
 
 def _slots(slots: int) -> int:
-    """A whole number from 1, of Python or numpy."""
+    """An integer from 1, of Python or numpy."""
     if not isinstance(slots, Integral) or isinstance(slots, bool):
         raise ValueError(f"slots is {slots!r}; it must be an integer, 1 or more")
     if slots < 1:

@@ -36,7 +36,7 @@ class Assignment:
     def is_assigned(self, block: Block) -> np.ndarray:
         """On which side of the draw each request falls, before and after `start`.  [R] bool"""
         if self.unit in ("all", "none"):
-            return np.full(len(block), self.unit == "everyone")
+            return np.full(len(block), self.unit == "all")
         return draws.uniform(self.seed, "assignment", self._ids(block)) < self.share
 
     def _ids(self, block: Block) -> np.ndarray:

@@ -87,7 +87,7 @@ class DesignStudy:
         """All treated from the trial's first day on; without days before it, the treatment's market."""
         if self.spec.pre_days == 0:
             return self._finished(self.spec.treatment)
-        return self._market(LAUNCH, "everyone", lambda run, figures: {"hours": figures["hours"]})
+        return self._market(LAUNCH, "all", lambda run, figures: {"hours": figures["hours"]})
 
     def shared(self, kind: str) -> dict[str, Any]:
         """A design whose arms share budgets and bidders."""
@@ -117,7 +117,7 @@ class DesignStudy:
 
         parts = {
             "control": self._market("budget-control", "none", read, part=False),
-            "treatment": self._market("budget-treatment", "everyone", read, part=True),
+            "treatment": self._market("budget-treatment", "all", read, part=True),
         }
         days = {role: part["days"] for role, part in parts.items()}
         return {

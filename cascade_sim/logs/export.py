@@ -129,7 +129,7 @@ class _Export:
                 f"{opened.path} has no table {table!r}: its logs are gone; run the scenario again"
             )
         if self.log is None:
-            words = f"{opened.path} has no log of what arm {self.arm.name!r} showed to hold it against"
+            words = f"{opened.path} has no log of what arm {self.arm.name!r} showed to compare it with"
             warnings.warn(words, Notice, stacklevel=3)
         self.pre_score = "prediction" if self._is_plain(self.arm.stages[-2]) else "score"
         self.further = self._further_rankers()

@@ -385,7 +385,7 @@ def _number_at(data, at, end, powers):
 
 @kernel
 def _whole_at(data, at, end):
-    """The whole number at data[at:end], at most 18 digits; -1 if it is none."""
+    """The integer at data[at:end], at most 18 digits; -1 if it is none."""
     if at == end or end - at > 18:
         return np.int64(-1)
     number = np.int64(0)

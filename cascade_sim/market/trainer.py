@@ -177,8 +177,8 @@ class Trainer:
 
     def _own_models(self, arm: Arm) -> dict[str, torch.nn.Module]:
         """Copies of the arm's trained models, teachers included."""
-        seats = [stage.scorer for stage in reversed(arm.stages)]
-        names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
+        scorers = [stage.scorer for stage in reversed(arm.stages)]
+        names = [scorer.name for scorer in scorers if isinstance(scorer, ModelScorer)]
         names += [str(self._spec(name).teacher) for name in names if self._spec(name).trained_by.has_teacher]
         ranker = arm.last.scorer.name
         if ranker in names and self._spec(ranker).logged_scores_from is not None:

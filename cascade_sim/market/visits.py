@@ -218,7 +218,7 @@ def _check_answer(expected: np.ndarray, clicks: np.ndarray, examined: np.ndarray
     are_truths = all(found.shape == shown.shape and found.dtype == bool for found in (clicks, examined))
     if expected.shape != shown.shape or not are_truths:
         raise UserError(
-            f"expected probabilities {list(shown.shape)} and twice truth values {list(shown.shape)}, got "
+            f"expected probabilities {list(shown.shape)} and twice booleans {list(shown.shape)}, got "
             f"{list(expected.shape)}, {clicks.dtype} {list(clicks.shape)} and {examined.dtype} "
             f"{list(examined.shape)}"
         )

@@ -40,10 +40,10 @@ def require_randomised(sim: Simulation, targets: Sequence[Target]) -> None:
     """UserError where the log cannot answer, with what would have to be logged."""
     require_drawn(Replayed.of(sim.environment).replay.store.about, targets)
     for target in targets:
-        seats = [name for name in sim.scorers if name == LOGGED or name.startswith(LOGGED_SCORE)]
-        if target.model is not None and target.model not in seats:
+        known = [name for name in sim.scorers if name == LOGGED or name.startswith(LOGGED_SCORE)]
+        if target.model is not None and target.model not in known:
             raise UserError(
-                f"--set ranking.model={target.model}: {unknown_name('model', target.model, seats)}"
+                f"--set ranking.model={target.model}: {unknown_name('model', target.model, known)}"
             )
 
 

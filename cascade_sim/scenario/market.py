@@ -57,7 +57,7 @@ class Stages(Section):
     A step without a pool under its name has servers like those of pre_ranking, as many again.
     """
 
-    model_config = ConfigDict(extra="allow")  # names of steps, which `checks` holds against the cascade's
+    model_config = ConfigDict(extra="allow")  # names of steps, which `checks` compares with the cascade's
 
     __pydantic_extra__: dict[str, Pool] = Field(init=False)
 

@@ -96,7 +96,7 @@ class ModelSpec(Section):
     )
     target: Literal["click", "conversion"] = Field(
         default="click",
-        description="What it predicts: the click of an ad that is looked at, or the conversion after a click "
+        description="What it predicts: the click of an ad that is examined, or the conversion after a click "
         "(then a logloss model learns from the clicked impressions alone).",
     )
     delay_correction: Literal["none", "wait", "elapsed"] = Field(
@@ -179,7 +179,7 @@ class ModelSpec(Section):
     )
     examination: Literal["known", "estimated"] = Field(
         default="known",
-        description="For logloss: how often its training takes slots to be looked at: known, as the world's "
+        description="For logloss: how often its training takes slots to be examined: known, as the world's "
         "slot_effects say, or estimated, learned with the net from clicks, relative to the first slot.",
     )
     features: Annotated[tuple[str, ...], Field(strict=False)] = Field(

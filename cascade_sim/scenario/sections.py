@@ -46,7 +46,7 @@ def without_absent(data: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 class Section(BaseModel):
-    """Immutable; unknown keys, NaN, and text or truth values in place of numbers are refused."""
+    """Immutable; unknown keys, NaN, and text or booleans in place of numbers are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -328,7 +328,7 @@ class ReplayedLog(Section):
         default=None,
         min_length=1,
         max_length=1000,
-        description="Chance that a slot is looked at, as declared, for prices by vcg and forecasts. Absent: "
+        description="Examination probability by slot, as declared, for prices by vcg and forecasts. Absent: "
         "estimated from the log's clicks.",
     )
     budgets: Literal["replay", "ignore"] = Field(
@@ -393,7 +393,7 @@ class World(Section):
         default=(1.0, 0.85, 0.74, 0.66, 0.6),
         min_length=1,
         max_length=1000,
-        description="Chance that a slot is looked at, first slot first; never rising.",
+        description="Examination probability by slot (position bias), first slot first; never rising.",
     )
     intent: Intent | None = Field(
         default=None, description="What users are after just now, which no model sees; absent: nothing."

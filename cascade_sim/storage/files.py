@@ -231,7 +231,7 @@ def discarded_on_error(temp: Path) -> Iterator[None]:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """A full disk or a read-only folder is the user's to mend: UserError with the reason.
+    """A full disk or a read-only folder is the user's to fix: UserError with the reason.
 
     Where a file or a folder is gone, that may be that another process has the run folder by now.
     """

@@ -100,7 +100,7 @@ def test_only_the_first_few_malformed_lines_are_listed(tmp_path):
         ("1 qid:1 1:1\n0 1:1\n", "f:2: no qid, but other lines have one"),
         (
             "1 qid:1 1:1\n0 qid:2 1:1\n# x\n1 qid:1 1:1\n",
-            "f:4: qid 1 had its lines before: a list's lines must stand together",
+            "f:4: qid 1 had its lines before: a list's lines must be together",
         ),
         ("1 1:1\n", "f: no qid on any line, and no file of list sizes beside it (f.query or f.group)"),
     ],

@@ -6,7 +6,7 @@ value and by the value that features tell; the difference is irreducible. Beside
 what each stage of the baseline alone costs: the same cascade with that stage choosing by the known value.
 
 Scoring every ad for a request is dear, so these use the first few hundred requests of the evaluation,
-as many as fit a budget of (request, ad) pairs. They ask `serve` and the seats, like everyone else.
+as many as fit a budget of (request, ad) pairs. They ask `serve` and the stages, as all others do.
 """
 
 from collections.abc import Callable, Iterator, Mapping

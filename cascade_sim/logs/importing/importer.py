@@ -837,14 +837,14 @@ class _Import:
 
     def _note_odd(self, table: str, rows: Rows, codes: Codes, name: str) -> None:
         """Names that were written otherwise and are taken for what they mean."""
-        for kind, names in codes.mended.items():
+        for kind, names in codes.corrected.items():
             texts = rows.texts(name, is_needed=False).cast(pa.large_string())
             wanted = pa.array(sorted(names), pa.large_string())
             places = np.flatnonzero(np.asarray(pc.fill_null(pc.is_in(texts, wanted), False)))
             if len(places):
                 cells = rows.cells(name, places[:EXAMPLES])
                 self.faults.add(table, kind, rows.batch.sources[places], rows.label(name), cells)
-        codes.mended.clear()
+        codes.corrected.clear()
 
 
 def _limits(name: str, below: str, above: str) -> dict[str, Any]:

@@ -191,7 +191,7 @@ class LogStore:
         return self.about.sources[code >> ROW_BITS].file, code & ((1 << ROW_BITS) - 1)
 
     def check(self) -> None:
-        """Hold every file against its digest; UserError names the first that is not what was written."""
+        """Compare every file with its digest; UserError names the first that is not what was written."""
         check_columns(self._stored, self._files, self.about)
         for kind in NAMED:
             self._names_of(kind)

@@ -173,7 +173,7 @@ def design_headline(metrics: Mapping[str, Any]) -> str:
 
 
 def design_words(metrics: Mapping[str, Any]) -> str:
-    """What a launch brings, what the designs make of it, and whether splitting budgets mends it."""
+    """What a launch brings, what the designs make of it, and whether splitting budgets corrects it."""
     designs, real, wrong = designs_of(metrics), design_truth(metrics), _with_verdict(metrics, "wrong")
     text = (
         f"With a 100 % rollout {designs['treatment']} earns {percent_text(Estimate(real.value))} per "
