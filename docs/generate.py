@@ -151,7 +151,7 @@ def metrics() -> str:
             yield f"## {title}\n\n{about}"
             yield from (metric_text(metric) for metric in measures.values())
         arms = [(f"`{name}`", cell(text)) for name, text in catalogue.REFERENCE_ARMS.items()]
-        yield "## Reference arms\n\nThey stand in every table.\n\n" + table(("arm", "what it is"), arms)
+        yield "## Reference arms\n\nThey are in every table.\n\n" + table(("arm", "what it is"), arms)
         used = {
             name for group, _ in groups.values() for m in group.values() for name in (m.top, m.less, m.bottom)
         }

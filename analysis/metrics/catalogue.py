@@ -77,13 +77,13 @@ COLUMNS: dict[str, str] = {
     "cpc_bias": "differences of prices to those with true CTRs, times expected clicks",
     "cpc_true": "prices with true CTRs, times expected clicks",
     "click_value": "what clicks were worth to their advertisers",
-    "observed_clicks": "of a replayed log: logged clicks on ads that stand where they stood",
+    "observed_clicks": "of a replayed log: logged clicks on ads in their logged slots",
     "observed_revenue": "of a replayed log: what these are charged",
     "model_cpc_error": "of a replayed log: distances of prices to those with the click model's CTRs",
     "model_cpc_bias": "of a replayed log: the same differences with their sign",
     "model_cpc": "of a replayed log: prices with the click model's CTRs, times clicks",
     "logged_pages": "of a replayed log: requests that show the logged page",
-    "known_prices": "of a replayed log: ads that stand where they stood, with a logged price",
+    "known_prices": "of a replayed log: ads in their logged slots, with a logged price",
     "logged_prices": "of a replayed log: those of them that are charged the logged price",
     "welfare": "the baseline's bids times expected clicks",
     "oracle_welfare": "the same of an oracle cascade",
@@ -524,7 +524,7 @@ REPLAY_MEASURES: dict[str, Metric] = by_name(
         name="observed_clicks_share",
         label="Clicks observed",
         unit="percent",
-        meaning="Share of the expected clicks that were logged: the same ad stood in the same slot of the "
+        meaning="Share of the expected clicks that were logged: the same ad was in the same slot of the "
         "same "
         "request. The rest is the click model's.",
         decimals=1,
@@ -786,7 +786,7 @@ def arm_measure(name: str) -> Measure:
 def measure_names(metrics: Mapping[str, Any]) -> list[str]:
     """Every measure that any arm has: the listed ones in the catalogue's order, then others by name.
 
-    What is measured after earlier stages stands before what is measured after the last, and by stage or route
+    What is measured after earlier stages comes before what is measured after the last, and by stage or route
     behind it.
     """
     measured = {name for values in metrics["arms"].values() for name in values}
@@ -825,7 +825,7 @@ def is_reference(arm: str) -> bool:
 
 
 def reference_arms(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """The arms that nobody can ship, and what they are: the engine's own, and those that know the truth."""
+    """The arms that cannot be shipped, and what they are: the engine's own, and those that know the truth."""
     return {**REFERENCE_ARMS, **(metrics.get("references") or {})}
 
 

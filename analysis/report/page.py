@@ -1,6 +1,6 @@
 """The report: one HTML page that opens from disk and answers which arm to ship, how sure that is, and why.
 
-A section is on the page if its function stands in SECTIONS; its figures are drawn because it holds them.
+A section is on the page if its function is in SECTIONS; its figures are drawn because it holds them.
 """
 
 from __future__ import annotations

@@ -287,7 +287,7 @@ def worlds_of(run: Path) -> list[Path]:
 
 
 def _with_scenario(sim: Simulation, scenario: Scenario) -> Simulation:
-    """The same world and seats under a scenario that names other fusions."""
+    """The same world and stage models under a scenario that names other fusions."""
     twin = copy.copy(sim)
     twin.scenario = scenario
     return twin

@@ -10,7 +10,7 @@ How the ranker orders is measured on the pre-ranking set, which is the same for 
 prediction, AUC, log loss and ECE. AUC comes in four, all against the true CTR:
 
     gauc       per request, on its pre-ranking set; the mean over requests, weighed by candidates
-    page_gauc  per request, on the page that the baseline shows there before anybody trains: fixed pages, the
+    page_gauc  per request, on the page that the baseline shows there before any training: fixed pages, the
                same for all arms, of the kind that is shown; the plain mean over requests. It is what the
                paper on scale calibration reports of continual training (AUC per query, averaged over queries)
     auc        of all pre-ranking sets pooled, page_auc of all those pages pooled

@@ -3,7 +3,7 @@
 Every `interval` seconds the arm's models are fitted on the impressions of the last `window`
 seconds, explored ones included, from the weights that are deployed. A click counts if it has arrived by
 then. Students (distill, ltr) follow: the new teacher scores candidates of a sample of the same requests, at
-the bids of the market's start. The arm owns copies of its models; nobody else sees them change. A model with
+the bids of the market's start. The arm owns copies of its models; no other arm sees them change. A model with
 an objective learns for it from whole pages. One that learns beside dumped scores is given the raw scores of
 the ranker that was deployed when a page was shown, before any calibrator, or those of a model that is trained
 for nothing else (`logged_scores_from`). A calibrator stays as the study fitted it; with `refit` it learns
@@ -135,7 +135,7 @@ class Trainer:
         self._measure(now)
 
     def metrics(self, end: float) -> dict[str, Any]:
-        """What the panel saw of each deployment, as plain lists; the last one also stands at the end."""
+        """What the panel saw of each deployment, as plain lists; the last one is also at the end."""
         seen = self._measured + ([(end, *self._measured[-1][1:])] if self._measured[-1][0] < end else [])
         return {
             "requests": self.spec.panel,
@@ -186,8 +186,8 @@ class Trainer:
 
     def _own_models(self, arm: Arm) -> dict[str, torch.nn.Module]:
         """Copies of the arm's trained models, teachers included."""
-        seats = [stage.scorer for stage in reversed(arm.stages)]
-        names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
+        scorers = [stage.scorer for stage in reversed(arm.stages)]
+        names = [scorer.name for scorer in scorers if isinstance(scorer, ModelScorer)]
         names += models_of(arm.retrieval.retriever)
         names += [str(self._spec(name).teacher) for name in names if self._spec(name).trained_by.has_teacher]
         ranker = arm.last.scorer.name

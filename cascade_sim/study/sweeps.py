@@ -232,7 +232,7 @@ def load_variants(path: Path, overrides: Sequence[str] = ()) -> list[Cell]:
     cells: list[Cell] = []
     problems: dict[str, list[str]] = {}  # problem -> the variants that have it
     for name, changes in content["variants"].items():
-        # Where the text of each override stands; of the same text in two places the later one counts.
+        # Where the text of each override is; of the same text in two places the later one counts.
         places: dict[str, KeyPath] = {change: ("common", i) for i, change in enumerate(common)}
         places |= {change: ("variants", name, i) for i, change in enumerate(changes)}
         places = {change: place for change, place in places.items() if change not in overrides}
@@ -634,7 +634,7 @@ def _parts(row: Mapping[str, Any]) -> str:
 def orders_kept(results: Mapping[str, Metrics], metric: str) -> str:
     """A Markdown table: the order of each variant's arms by a metric, and how many worlds keep it.
 
-    Between two neighbours stands in how many worlds the first is ahead. Empty for one world.
+    Between two neighbours is in how many worlds the first is ahead. Empty for one world.
     """
     rows = []
     for name, metrics in results.items():

@@ -43,11 +43,11 @@ def test_an_assignment_is_a_draw_by_key_however_requests_are_cut(unit):
 
 def test_nobody_is_treated_before_the_trial_and_a_launch_treats_everybody_from_then_on():
     block = traffic(1000)
-    for unit in ("request", "user", "switchback", "everyone"):
+    for unit in ("request", "user", "switchback", "all"):
         treated = Assignment(unit, 7, 0.5, 3 * DAY).is_treated(block)
         assert not treated[block.times < 3 * DAY].any() and treated[block.times >= 3 * DAY].any()
-    assert Assignment("everyone", 7, 0.5, 3 * DAY).is_treated(block)[block.times >= 3 * DAY].all()
-    assert not Assignment("nobody", 7).is_treated(block).any()
+    assert Assignment("all", 7, 0.5, 3 * DAY).is_treated(block)[block.times >= 3 * DAY].all()
+    assert not Assignment("none", 7).is_treated(block).any()
 
 
 def test_an_unknown_unit_is_refused():

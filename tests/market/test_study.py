@@ -149,7 +149,7 @@ def test_a_job_writes_no_more_when_its_run_has_lost_the_folder(tmp_path):
     lock = Lock.take(tmp_path)
     holder = holder_of(tmp_path)
     lock.release()
-    with pytest.raises(UserError, match="lost it: nobody has it now"):
+    with pytest.raises(UserError, match="lost it: no process has it now"):
         study.market_job(Plan.of(sim, tmp_path), "now", 1, holder)
     other = Lock.take(tmp_path)
     try:
