@@ -86,6 +86,7 @@ def test_a_wrong_option_is_named_on_stderr(words, message, capsys):
 
 
 def test_a_mistake_of_the_user_is_one_line_without_a_traceback(capsys, study, monkeypatch):
+    # Wording: the error's own words come through as they are.
     def refuse(scenario, context, **options):
         raise UserError("runs/ads belongs to another run")
 

@@ -63,6 +63,7 @@ def test_a_job_that_always_kills_its_worker_is_named_after_three_tries(engine, t
     ],
 )
 def test_errors_keep_their_words(engine, job, kind, text):
+    # Wording: the error's own words come through as they are.
     with pytest.raises(kind) as caught:
         engine.jobs([job], 2)
     assert str(caught.value) == text and type(caught.value) is kind

@@ -1,5 +1,6 @@
 """Who is treated: the declared share, the same ones whenever it is asked, and nobody before the trial."""
 
+from answers.told import refused
 import numpy as np
 import pytest
 
@@ -51,5 +52,5 @@ def test_nobody_is_treated_before_the_trial_and_a_launch_treats_everybody_from_t
 
 
 def test_an_unknown_unit_is_refused():
-    with pytest.raises(ValueError, match="'city' is none of request, user"):
+    with refused("'city'", "request, user", kind=ValueError):
         Assignment("city", 1)

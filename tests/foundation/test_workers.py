@@ -75,6 +75,7 @@ def test_a_job_that_ends_its_process_is_a_death_too(tmp_path):
     ],
 )
 def test_an_exception_in_a_job_ends_all_at_once_with_its_own_message(tmp_path, job, kind, text):
+    # Wording: the error's own words come through as they are.
     with pytest.raises(kind) as caught:
         run_jobs([Job("slow", wait_for_ever, (tmp_path, "slow")), job], 2)
     assert str(caught.value) == text and type(caught.value) is kind

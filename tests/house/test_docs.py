@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from answers.told import refused
 import ast
 import doctest
 import importlib
@@ -237,7 +238,7 @@ def test_typed_output_would_be_found():
 
 @pytest.mark.parametrize("info", [["bash"], [], ["yaml", "parse"], ["python", "file=a", "file=b"]])
 def test_a_block_that_nothing_tries_is_refused(info):
-    with pytest.raises(ValueError, match="README.md:7: no such kind of block"):
+    with refused("README.md:7:", "block", kind=ValueError):
         made(ROOT / "README.md", 7, info, "x")
 
 

@@ -1,3 +1,4 @@
+from answers.told import refused
 import copy
 import math
 from functools import cache
@@ -261,8 +262,6 @@ def _pairs(data, rows):
 
 
 def test_what_compares_the_ads_of_a_page_cannot_do_without_whole_pages():
-    with pytest.raises(
-        ValueError, match="softmax compares the ads of a page: its batches are of whole pages"
-    ):
+    with refused("softmax", "whole pages", kind=ValueError):
         trained("softmax", batching="samples")
     assert all(kind.can_take_samples for kind in OBJECTIVES.values() if kind.trains_on == "samples")
