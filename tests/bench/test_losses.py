@@ -1,12 +1,12 @@
 """The bench of the losses times the same loss in every form."""
 
-from answers.told import tells
 import json
 import sys
 
 import numpy as np
 import pytest
 
+from answers.told import tells
 from cascade_sim.bench import losses as bench_losses
 from cascade_sim.bench import plain
 from cascade_sim.cli import main

@@ -1,12 +1,12 @@
 """The peers' modes are whole scenarios of the peers' size, and a peer runs in a process of its own."""
 
-from answers.told import refused
 import json
 import sys
 from dataclasses import replace
 
 import pytest
 
+from answers.told import refused
 from cascade_sim.bench import Spread, end_to_end, peers
 from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cli import main

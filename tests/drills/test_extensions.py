@@ -5,7 +5,6 @@ A new loss: see the end of tests/models/losses/test_properties.py.
 
 from __future__ import annotations
 
-from answers.told import refused
 import math
 from dataclasses import dataclass
 
@@ -13,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from answers.told import refused
 from cascade_sim.cascade.links import MappedScorer
-from cascade_sim.foundation.errors import UserError
 from cascade_sim.models import losses
 from cascade_sim.models.examination import slot_log_share
 from cascade_sim.models.objectives import OBJECTIVES, Objective, Option

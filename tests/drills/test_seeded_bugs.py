@@ -3,7 +3,6 @@
 Alone, with its table: `pytest tests/drills/test_seeded_bugs.py -s`. `make drill` runs all drills.
 """
 
-from answers.told import refused
 import json
 import os
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from answers.told import refused
 from drills.bug_drill import planted, table
 from drills.seeded_bugs import BUGS, CHECK, Bug
 

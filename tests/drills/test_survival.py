@@ -1,12 +1,12 @@
 """Kills, races and full disks, a few times each; tests/drills/survival.py does it in earnest."""
 
-from answers.told import tells
 import random
 import shutil
 import time
 
 import pytest
 
+from answers.told import tells
 from worlds.stoppable_runs import Server, contents, differences, is_whole, steps_of
 from worlds.tiny_market import QUICK
 

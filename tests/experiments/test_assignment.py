@@ -1,9 +1,9 @@
 """Who is treated: the declared share, the same ones whenever it is asked, and nobody before the trial."""
 
-from answers.told import refused
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.cascade.serve import Block
 from cascade_sim.experiments.assignment import Assignment
 from cascade_sim.foundation import random as draws

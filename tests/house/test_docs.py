@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from answers.told import refused
 import ast
 import doctest
 import importlib
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 import cascade_sim
+from answers.told import refused
 from cascade_sim.cli import cli, main
 from cascade_sim.scenario.file import load_scenario
 from house.blocks import FENCE, PAGES, Block, blocks, count_text, made

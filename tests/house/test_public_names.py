@@ -1,6 +1,5 @@
 """The public names: light to import, documented, not hidden by a module, and typed."""
 
-from answers.told import refused
 import inspect
 import subprocess
 import sys
@@ -8,6 +7,7 @@ import sys
 import pytest
 
 import cascade_sim
+from answers.told import refused
 from places import ROOT
 
 NAMES = [name for name in cascade_sim.__all__ if name not in ("SEMANTICS", "__version__")]

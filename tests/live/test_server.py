@@ -1,6 +1,5 @@
 """Who may ask the page's server, what it answers, and what it never does."""
 
-from answers.told import tells
 import json
 import os
 import shutil
@@ -14,6 +13,7 @@ from urllib.request import urlopen
 import pytest
 from starlette.testclient import TestClient
 
+from answers.told import tells
 from cascade_sim.cli import main
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.live import runs

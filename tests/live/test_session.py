@@ -1,9 +1,9 @@
 """A run that is kept open: which requests answer first, what is refused, and what is forgotten."""
 
-from answers.told import refused
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.live import session as module
 from cascade_sim.live.session import Session, Variant, spread

@@ -1,11 +1,11 @@
 """Learning-to-rank files: what is read, and what is refused with file, line and reason."""
 
-from answers.told import tells
 import gzip
 
 import numpy as np
 import pytest
 
+from answers.told import tells
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.ltr import files as ltr_files
 from cascade_sim.ltr.files import read_file

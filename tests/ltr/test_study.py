@@ -1,13 +1,12 @@
 """Grid, choice and rows of the study."""
 
-from answers.told import refused
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.analysis.metrics import Stability
-from cascade_sim.foundation.errors import UserError
 from cascade_sim.ltr.study import Cell, Files, Measured, Plan, measured, results, run_study
 from cascade_sim.ltr.training import Settings
 from cascade_sim.ltr.tuning import Point, choose

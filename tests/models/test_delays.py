@@ -1,9 +1,9 @@
 """Conversions that come late: what the log says of those still to come, on samples of known delays."""
 
-from answers.told import refused
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.agents.conversions import DelayMixture, delays
 from cascade_sim.models.delays import MIN_OLD, correct_delays, share_seen
 

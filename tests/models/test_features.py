@@ -1,7 +1,7 @@
-from answers.told import refused
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.models.features import make_view
 
 RNG = np.random.default_rng(0)

@@ -1,4 +1,3 @@
-from answers.told import refused
 import copy
 import math
 from functools import cache
@@ -7,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from answers.told import refused
 from cascade_sim.analysis.metrics import gauc
 from cascade_sim.models import page_training
 from cascade_sim.models.examination import slot_log_odds

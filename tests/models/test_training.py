@@ -1,4 +1,3 @@
-from answers.told import refused
 import copy
 from dataclasses import replace
 from functools import partial
@@ -8,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from answers.told import refused
 from cascade_sim.analysis.metrics import auc
 from cascade_sim.models.nets.coaction import CoAction
 from cascade_sim.models.nets.towers import TwoTowers

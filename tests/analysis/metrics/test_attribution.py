@@ -1,7 +1,7 @@
-from answers.told import refused
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.analysis.metrics.attribution import SlotList, stage_losses, true_ecpm
 from cascade_sim.analysis.metrics.consistency import membership
 

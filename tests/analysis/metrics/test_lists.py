@@ -1,9 +1,9 @@
-from answers.told import refused
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from answers.told import refused
 from cascade_sim.analysis.metrics.lists import (
     PerRequest,
     check_lists,

@@ -1,8 +1,8 @@
 """Runs far from what is published of real markets are told so, others are not."""
 
-from answers.told import tells
 import pytest
 
+from answers.told import tells
 from cascade_sim.analysis.metrics.published import PUBLISHED, out_of_published_range
 
 

@@ -1,4 +1,3 @@
-from answers.told import refused
 import json
 import math
 
@@ -6,6 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from answers.told import refused
 from cascade_sim.analysis.metrics.calibration import bin_sums, ece_of_bins
 from cascade_sim.analysis.statistics import bootstrap as intervals
 from cascade_sim.analysis.statistics.bootstrap import (

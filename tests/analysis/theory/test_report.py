@@ -1,9 +1,9 @@
-from answers.told import tells
 import json
 
 import numpy as np
 import pytest
 
+from answers.told import tells
 from cascade_sim.analysis.report.figures.style import style
 from cascade_sim.analysis.theory import report as theory_report
 from cascade_sim.analysis.theory.measures import gppms

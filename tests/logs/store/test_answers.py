@@ -1,12 +1,11 @@
 """What a log can answer follows from its columns and from how much of it the declared rule gives again."""
 
-from answers.told import refused, tells
 import copy
 
 import pytest
 
+from answers.told import refused, tells
 from cascade_sim import import_logs, whatif
-from cascade_sim.foundation.errors import UserError
 from worlds.small_log import small_log
 
 WHOLE = small_log(40)

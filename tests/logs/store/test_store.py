@@ -1,6 +1,5 @@
 """A store gives back what was put in, by ranges; changes are noticed, and nothing half-written stays."""
 
-from answers.told import refused, tells
 import json
 import os
 import pickle
@@ -10,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from answers.told import refused, tells
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.importing.market import import_market
 from cascade_sim.logs.store import About, StoreWriter, open_store, write_store

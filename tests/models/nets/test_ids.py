@@ -1,6 +1,5 @@
 """Embedding tables learn what only an id tells, leave unknown ids alone, and go wherever their net goes."""
 
-from answers.told import refused
 import copy
 from dataclasses import replace
 
@@ -9,6 +8,7 @@ import pytest
 import torch
 from scipy.stats import rankdata
 
+from answers.told import refused
 from cascade_sim.models.features import FeatureView, make_view
 from cascade_sim.models.nets.coaction import CoAction
 from cascade_sim.models.nets.dcn import CrossNet

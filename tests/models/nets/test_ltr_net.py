@@ -1,8 +1,8 @@
-from answers.told import refused
 import numpy as np
 import pytest
 import torch
 
+from answers.told import refused
 from cascade_sim.models.nets.ltr_net import LAYERS, RankingNet, symmetric_log
 
 
