@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.cascade.serve import Block
 from cascade_sim.experiments.assignment import Assignment
 from cascade_sim.foundation import random as draws
@@ -51,5 +52,5 @@ def test_nobody_is_treated_before_the_trial_and_a_launch_treats_everybody_from_t
 
 
 def test_an_unknown_unit_is_refused():
-    with pytest.raises(ValueError, match="'city' is none of request, user"):
+    with refused("'city'", "request, user", kind=ValueError):
         Assignment("city", 1)
