@@ -168,7 +168,7 @@ def _check_sample(scenario: Scenario, at: KeyPath, learner: Learner) -> Iterator
         text = "this world knows only the ads that were logged for a request; use set retrieved"
         yield Problem((*at, "set"), text, uses=((*at, "set"), ("world",)))
         return
-    there = world.ads if world.churn is None else int(world.churn.share * world.ads)
+    there = world.ads if world.churn is None else int(world.churn.available_share * world.ads)
     for key, n in (("per_request", sample.per_request), ("pool", sample.pool or 0)):
         if n > there:
             text = f"{n} is more than the {there} ads that are there; use at most {there}"
