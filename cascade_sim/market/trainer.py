@@ -189,7 +189,9 @@ class Trainer:
         scorers = [stage.scorer for stage in reversed(arm.stages)]
         names = [scorer.name for scorer in scorers if isinstance(scorer, ModelScorer)]
         names += models_of(arm.retrieval.retriever)
-        names += [str(self._spec(name).teacher) for name in names if self._spec(name).trained_by.has_teacher]
+        for name in names:  # and their teachers, who may have one themselves
+            teacher = self._spec(name).teacher
+            names += [teacher] if teacher is not None and teacher not in names else []
         ranker = arm.last.scorer.name
         if ranker in names and self._spec(ranker).logged_scores_from is not None:
             names.append(str(self._spec(ranker).logged_scores_from))

@@ -46,6 +46,7 @@ FITTED_FEATURES = ("user", "context", "quality", "tier", *ID_FEATURES)
 # Sections that need a capability, which a replayed log may lack.
 NEEDS: dict[str, Capability] = {
     "models": "training",
+    "joint": "training",
     "market": "market",
     "off_policy": "randomised_logs",
 }

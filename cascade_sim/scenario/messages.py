@@ -178,7 +178,7 @@ def explain(errors: Sequence[Mapping[str, Any]]) -> list[Problem]:
     problems = []
     for error in errors:
         loc, kind = tuple(error["loc"]), error["type"]
-        if loc[:1] == ("models",) and len(loc) > 3 and loc[2] == "options":
+        if loc[:1] in (("models",), ("joint",)) and len(loc) > 3 and loc[2] == "options":
             loc = tuple(s for s in loc if s not in ("float", "list", "dict"))
         if loc and loc[-1] == "[key]":
             text = f"expected a name of {PATTERNS.get(error['ctx']['pattern'], 'text')}, found '{loc[-2]}'"

@@ -32,6 +32,7 @@ SETTLED = {
     "seed": "another seed is another world",
     "traffic": "it changes the traffic, which a what-if serves again as it was",
     "models": "it changes what models are trained, and a what-if takes them as they are",
+    "joint": "it changes how models are trained, and a what-if takes them as they are",
     "phases": "it changes how much was served and learned from",
     "market": "it is about the market's days, and a what-if serves the evaluation again",
     "arms": "it is about the market's days, and a what-if serves the evaluation again",

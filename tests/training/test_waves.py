@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from answers.told import refused
 from cascade_sim.cascade.retrievers.routes import models_of
-from cascade_sim.foundation.errors import UserError
 from cascade_sim.models.losses import stages
 from cascade_sim.scenario.file import scenario_data
 from cascade_sim.study import prepare as prepare_module
@@ -13,6 +13,7 @@ from cascade_sim.study.prepare import is_logged_alike, logging_scenario, shadowe
 from cascade_sim.study.simulation import Simulation
 from cascade_sim.training import fit
 from worlds.learned import SHORT, learn
+from worlds.learning_market import learning_scenario, learning_sim, live_and_learn
 from worlds.tiny_market import run_phases, tiny_scenario
 
 SEEN = "features: [user, quality, tier, G1], epochs: 2"
@@ -171,9 +172,7 @@ def test_the_same_models_by_themselves_learn_from_the_same_lists_in_the_same_ste
 
 def test_a_loss_of_a_section_that_is_no_number_stops_the_run_by_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(stages, "lcron", lambda scores, *rest, **options: scores[0].sum() * float("nan"))
-    with pytest.raises(
-        UserError, match=r"training of joint.both: the loss of epoch 1 is nan: lower learning"
-    ):
+    with refused("joint.both", "nan", "learning_rate"):
         learn(tmp_path / "a", tmp_path / "cache", *JOINT)
 
 
@@ -185,3 +184,23 @@ def test_a_held_cascade_keeps_the_arms_that_make_lists(tmp_path):
     assert not is_logged_alike(scenario_data(wider), before)
     held = logging_scenario(wider, before)
     assert held is not None and held.arms["new"].pre_ranking.size is None
+
+
+def test_a_market_teaches_on_ads_of_the_corpus_and_on_what_its_own_retrieval_brings():
+    for sample in ({"set": "corpus", "per_request": 10, "pool": 20}, {"set": "retrieved", "per_request": 10}):
+        scenario = learning_scenario()
+        pupil = scenario.models["pupil"]
+        told = {"recipe": "infonce", "sample": pupil.sample.model_copy(update=sample)}
+        models = {**scenario.models, "pupil": pupil.model_copy(update=told)}
+        run = live_and_learn(learning_sim(scenario.model_copy(update={"models": models})), "taught")
+        assert run.run.trainer.version == 3
+
+
+def test_a_market_brings_the_teacher_of_a_teacher_and_refuses_models_of_joint_sections():
+    scenario = learning_scenario()
+    told = {"recipe": "rankflow", "teacher": "order", "recipe_options": {"quota": 8}}
+    models = {**scenario.models, "pupil": scenario.models["pupil"].model_copy(update=told)}
+    run = live_and_learn(learning_sim(scenario.model_copy(update={"models": models})), "taught")
+    assert set(run.run.trainer._modules) == {"rank", "pupil", "order"}
+    with refused("market.training", "'ret'", "'new'"):
+        tiny_scenario(*JOINT, "market={training: {interval: 600}}")
