@@ -42,6 +42,7 @@ from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.scorers import ModelScorer, Scorer
 from cascade_sim.cascade.serve import Arm, Block, retrieve, score, serve, shadow
 from cascade_sim.environments.evaluators import corpus
+from cascade_sim.environments.synthetic import Synthetic
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.study.simulation import Simulation
 
@@ -95,11 +96,11 @@ class Panel:
 
     def _best_of_corpus(self) -> list[corpus.BestLists]:
         """The best pages of the corpus for the first requests, at the start's bids, block by block."""
-        sim, found, left = self._sim, [], self._n_corpus
+        found, left, n_ads = [], self._n_corpus, self._sim.world.n_ads
         for block in self._blocks:
             if left > 0:
-                part = block.take(slice(0, left))
-                found.append(corpus.best_of_corpus(sim.environment, sim.world.n_ads, self._first_arm, part))
+                world, part = Synthetic.of(self._sim.environment), block.take(slice(0, left))
+                found.append(corpus.best_of_corpus(world, n_ads, self._first_arm, part))
             left -= len(block)
         return found
 
@@ -108,10 +109,10 @@ class Panel:
         names = self.names[len(MEASURED) :]
         columns = {name: np.zeros(len(block)) for name in names}
         if at < len(self._of_corpus):
-            best = self._of_corpus[at]
+            best, world = self._of_corpus[at], Synthetic.of(self._sim.environment)
             part = block.take(slice(0, len(best.by_truth.ids)))
             decision = serve(part, arm, self._sim.platform)
-            lost = corpus.attribution_columns(self._sim.environment, arm, part, decision, best)
+            lost = corpus.attribution_columns(world, arm, part, decision, best)
             for name in names:
                 columns[name][: len(part)] = lost[name]
         return columns
