@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -86,7 +87,8 @@ def test_a_long_override_leaves_room_for_what_is_wrong_with_it(capsys):
      "market={training: {interval: 1.0e-306}}"],
 )  # fmt: skip
 def test_times_and_shares_that_cannot_be_counted_with_are_refused(override):
-    with refused("number from", kind=ScenarioError):
+    section, key = re.match(r"(\w+)={.*?(\w+): 1", override).groups()
+    with refused(section, key, "number from", kind=ScenarioError):
         load_scenario(QUICK, [override])
 
 

@@ -168,7 +168,7 @@ def test_who_trusts_it_gets_it(received, tmp_path, capsys, name):
     if kind == "its own models":
         assert (tmp_path / MARK).exists() and code in (0, 1), said
     else:  # their digests are not in the manifest's list of the run's code
-        assert not (tmp_path / MARK).exists() and code == 2 and tells(said, "not", "the run")
+        assert not (tmp_path / MARK).exists() and code == 2 and tells(said, run, "in the run")
 
 
 @pytest.mark.drill

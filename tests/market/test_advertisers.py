@@ -143,9 +143,9 @@ def test_bidders_know_their_own_ads_and_budgets_and_no_others(sim, tmp_path):
 @pytest.mark.parametrize(
     ("method", "answer", "text"),
     [
-        ("bids", "self.value * np.nan", "bids 0 nan [0, 1e+06]"),
+        ("bids", "self.value * np.nan", "bids 0 s: entry 0 nan [0, 1e+06]"),
         ("bids", "-self.value", "bids 0 -"),
-        ("bids", "self.value * np.inf", "entry 0 is inf"),
+        ("bids", "self.value * np.inf", "entry 0 inf"),
         ("bids", "self.value * 1e13", "bids [0, 1e+06]"),
         ("bids", "self.value[1:]", "bids 0 s: shape ["),
         ("bids", "self.value[:, None]", "bids 0 s: shape ["),

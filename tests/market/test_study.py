@@ -150,7 +150,7 @@ def test_a_job_writes_no_more_when_its_run_has_lost_the_folder(tmp_path):
     lock = Lock.take(tmp_path)
     holder = holder_of(tmp_path)
     lock.release()
-    with refused("no process"):
+    with refused(tmp_path, "no process"):
         study.market_job(Plan.of(sim, tmp_path), "now", 1, holder)
     other = Lock.take(tmp_path)
     try:

@@ -260,7 +260,7 @@ def test_requests_without_end_need_no_more_memory_than_very_many(key):
 
 
 def test_where_no_value_of_the_key_fits_it_says_so():
-    with refused("no value"):
+    with refused("no value", "memory"):
         require_memory(tiny_scenario(), available=10**6)
 
 

@@ -312,7 +312,7 @@ def test_what_is_not_a_run_is_named_with_the_reason(tmp_path):
     (tmp_path / "file").write_text("")
     with refused(tmp_path / "file", "folder"):
         open_run(tmp_path / "file")
-    with refused("manifest.json"):
+    with refused(tmp_path, "manifest.json"):
         open_run(tmp_path)
 
 

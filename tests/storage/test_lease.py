@@ -180,7 +180,7 @@ def test_a_job_whose_owner_was_killed_renames_nothing_once_another_has_the_folde
     old = RunFolder.create(tmp_path)
     old.write_manifest(MANIFEST)
     (tmp_path / "checkpoints").mkdir()
-    with written_for(tmp_path, holder_of(tmp_path)), refused("node2"):
+    with written_for(tmp_path, holder_of(tmp_path)), refused(tmp_path, "node2"):
         old._lock.leave()
         write_file(tmp_path / "checkpoints" / "weights", b"")
     assert paused.has_been and os.listdir(tmp_path / "checkpoints") == []
@@ -211,7 +211,7 @@ def test_two_hosts_of_one_name_that_do_not_see_each_others_locks_do_not_both_wri
     new = RunFolder.create(tmp_path)
     new.write_text("a.txt", "new")
     guard(tmp_path, old._lock.require_held)
-    with refused("attempt 2"):
+    with refused(tmp_path, "attempt 2"):
         old.write_text("a.txt", "")
     assert not old._lock.beat()
     old.release()
@@ -256,7 +256,7 @@ def test_of_two_that_outlive_a_host_at_once_one_is_refused(tmp_path, on):
 def test_a_lock_that_is_gone_is_nobodys_to_write_under(tmp_path):
     with RunFolder.create(tmp_path) as run:
         (tmp_path / LOCK).unlink()
-        with refused("lock"):
+        with refused(tmp_path, "lock"):
             run.write_text("a.txt", "")
 
 

@@ -98,13 +98,13 @@ def test_a_folder_in_a_run_that_was_set_aside_is_put_back_and_a_link_in_it_not_f
 def test_a_lock_in_a_run_that_was_set_aside_does_not_take_the_place_of_the_lock(run):
     (run / ".previous.moving").mkdir()
     (run / ".previous.moving" / ".lock").write_text("{}")
-    with refused("lock"):
+    with refused(run / ".previous.moving" / ".lock", "lock"):
         RunFolder.resume(run, FINISHED)
 
 
 @pytest.mark.parametrize("names", [("..", "x"), ("a/../../x",), ("/etc",), ("",), ("a", ".")])
 def test_no_name_leads_out_of_a_run(names, tmp_path):
-    with refused("name"):
+    with refused(tmp_path, repr("/".join(names))):
         below(tmp_path, *names)
 
 

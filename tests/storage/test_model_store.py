@@ -191,7 +191,7 @@ def test_any_changed_byte_of_what_was_noted_is_noticed(store):
 
 def test_keys_cannot_lead_out_of_the_folder(store):
     for key in ("../x", "", "ABC"):
-        with refused("key", kind=ValueError):
+        with refused(repr(key), "key", kind=ValueError):
             store.load(key, towers())
 
 

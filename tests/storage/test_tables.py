@@ -164,7 +164,7 @@ def test_a_run_that_fails_leaves_sealed_parts_and_nothing_half_written(tmp_path)
 
 def test_a_second_writer_of_the_same_table_is_refused(tmp_path):
     write(tmp_path, [1])
-    with refused("log"):
+    with refused(tmp_path / "logs" / "log", "already"):
         TableWriter(tmp_path, "log")
 
 

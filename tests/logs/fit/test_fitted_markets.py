@@ -126,7 +126,7 @@ def test_randomised_logs_of_it_say_what_its_truth_says(place):
         ("market: {users: {sessions: {}}}", "market.users"),
         ("market: {compute: {}}", "market.compute"),
         ("market: {budgets: {logged: true}}", "market.budgets.logged"),
-        ("off_policy: {slates: {depth: 6}}", "off_policy.slates.depth 6 2"),
+        ("off_policy: {slates: {depth: 6}}", "off_policy.slates: 2 4"),
     ],
 )
 def test_what_a_fitted_world_cannot_have_is_refused_with_the_reason(place, section, words):

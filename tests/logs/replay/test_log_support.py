@@ -22,10 +22,10 @@ def ask(market, *words):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ("cascade.pre_ranking.size=8", "logged"),
-        ("cascade.pre_ranking.model=logged", "'bids'"),
-        ("cascade.retrieval.size=200", "log"),
-        ("cascade.slots=9", "further down"),
+        ("cascade.pre_ranking.size=8", "'bids' pre_score"),
+        ("cascade.pre_ranking.model=logged", "'bids' pre_score"),
+        ("cascade.retrieval.size=200", "200 retrieval logged"),
+        ("cascade.slots=9", "9 slots"),
         (
             "cascade.ranking.model=logged-new",
             "'new' score.new",

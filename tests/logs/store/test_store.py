@@ -159,7 +159,7 @@ def test_no_file_outside_the_market_is_named(store):
     data = json.loads(file.read_text())
     data["files"]["../../secret"] = {"bytes": 0, "sha256": ""}
     file.write_text(json.dumps(with_checksum(data)))
-    with refused("no file"):
+    with refused(file, "../../secret"):
         open_store(store.path)
 
 

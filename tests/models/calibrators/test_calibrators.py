@@ -158,7 +158,7 @@ def test_a_file_without_a_calibrator_is_refused(tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"x": np.zeros(2)}, str(tmp_path / "other.safetensors"))
-    with refused("calibrator", kind=ValueError):
+    with refused(tmp_path / "other.safetensors", "calibrator", kind=ValueError):
         load(tmp_path / "other.safetensors")
 
 
