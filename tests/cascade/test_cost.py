@@ -61,9 +61,7 @@ def test_interaction_towers_meet_all_codes_with_all_and_take_maxima(view):
     products, maxima, weighed, lines = 2 * 8 * 4 * 5, 8 * 3, 2 * 8, 2
     assert scorer.cost.pair_flops == products + maxima + weighed + lines + SIGMOID_FLOPS
     assert scorer.cost.pair_bytes == 4 * (4 * 5 + 1) + 4
-    assert scorer.cost.ad_flops == weights(
-        *(getattr(scorer.module, f"ad_{n}") for n in ("layers", "codes", "line"))
-    )
+    assert scorer.cost.ad_flops == weights(scorer.module.ad_tower, scorer.module.ad_line)
 
 
 def test_a_gated_net_has_crosses_gates_and_a_layer(sim):
