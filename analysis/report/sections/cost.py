@@ -147,7 +147,7 @@ def totals_table(metrics: Mapping[str, Any], arms: Sequence[str]) -> Table:
 def stages_table(metrics: Mapping[str, Any], arms: Sequence[str]) -> Table:
     """A row per stage of every arm: candidates, FLOPs, bytes and time, with its share of the arm's."""
     found = [(arm, stage) for arm in arms for stage in stages_of(metrics, arm)]
-    spent = [finite(_micros(metrics).get(arm, {}).get(stage.get("stage"))) for arm, stage in found]
+    spent = [finite(_micros(metrics).get(arm, {}).get(str(stage.get("stage")))) for arm, stage in found]
     whole = {
         arm: sum(t or 0.0 for (own, _), t in zip(found, spent, strict=True) if own == arm) for arm in arms
     }
@@ -184,12 +184,13 @@ def _shares(parts: Sequence[float | None], wholes: Sequence[float | None]) -> li
     return column(SHARE, [Estimate(p / w if p is not None and w else None) for p, w in pairs])
 
 
-def _micros(metrics: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Measured times by arm and stage, of the manifest; nothing where they were not taken."""
+def _micros(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Measured times by arm and stage, of the manifest; arms without any are left out."""
     found = metrics.get("micros")
     by_arm = found if isinstance(found, Mapping) else {}
-    return {
-        str(arm): {stage: time for stage, time in own.items() if finite(time) is not None}
+    times = {
+        str(arm): {str(stage): time for stage, spent in own.items() if (time := finite(spent)) is not None}
         for arm, own in by_arm.items()
         if isinstance(own, Mapping)
     }
+    return {arm: own for arm, own in times.items() if own}
