@@ -101,7 +101,7 @@ class Requests(Protocol):
 
 @dataclass(frozen=True)
 class Cost:
-    """What answers of a scorer or a retriever take by their formula, in FLOPs and bytes.
+    """FLOPs and bytes that answers of a scorer or a retriever take, by their formula.
 
     A request with n candidates takes `request_flops + n * pair_flops`, and likewise bytes. A multiply-add is
     two FLOPs.

@@ -254,8 +254,8 @@ class InterTowersScorer(ModelScorer):
         net = self.module
         met = net.LAYERS * net.CODES
         flops = 2 * met * net.CODES * net.dims + met * (net.CODES - 1) + 2 * met + 2
-        of_request = [net.request_layers, net.request_codes, net.request_line]
-        of_ad = [net.ad_layers, net.ad_codes, net.ad_line]
+        of_request = [net.request_layer, net.request_codes, net.request_line]
+        of_ad = [net.ad_tower, net.ad_line]
         return _sided_cost(net, flops, net.CODES * net.dims + 1, of_request=of_request, of_ad=of_ad)
 
     def request_code(self, block):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.cascade.cost import stage_costs
+from cascade_sim.cascade.arm_cost import stage_costs
 from cascade_sim.cascade.serve import Arm, Block, Platform, each_pass, priced
 from cascade_sim.study.evaluate import ArmEvaluation, Evaluation
 

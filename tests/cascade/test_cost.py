@@ -11,7 +11,6 @@ from cascade_sim.cascade.cost import (
     counted_cost,
     exact_search,
     listed_search,
-    stage_costs,
 )
 from cascade_sim.cascade.links import MappedScorer
 from cascade_sim.cascade.retrievers.routes import MergedRoutes, Quota
@@ -61,9 +60,7 @@ def test_interaction_towers_meet_all_codes_with_all_and_take_maxima(view):
     products, maxima, weighed, lines = 2 * 8 * 4 * 5, 8 * 3, 2 * 8, 2
     assert scorer.cost.pair_flops == products + maxima + weighed + lines + SIGMOID_FLOPS
     assert scorer.cost.pair_bytes == 4 * (4 * 5 + 1) + 4
-    assert scorer.cost.ad_flops == weights(
-        *(getattr(scorer.module, f"ad_{n}") for n in ("layers", "codes", "line"))
-    )
+    assert scorer.cost.ad_flops == weights(scorer.module.ad_tower, scorer.module.ad_line)
 
 
 def test_a_gated_net_has_crosses_gates_and_a_layer(sim):
@@ -155,26 +152,3 @@ def test_routes_add_up_and_one_that_says_nothing_leaves_all_unknown(sim):
     assert two.cost(10) == sim.retriever.cost(5) + sim.retriever.cost(5) and two.cost(10).is_kept
     assert MergedRoutes((*two.routes, Quota("d", Silent(), 5))).cost(15) is None
     assert not added([exact_search(3, 2, is_kept=True), exact_search(3, 2)]).is_kept
-
-
-def test_an_arm_costs_what_its_stages_are_handed(study):
-    sim, arm, n_ads = study.sim, study.evaluation.arms["ltr"], study.sim.world.n_ads
-    search, pre, rank = stage_costs(arm, n_ads, [60.0, 12.5])
-    assert (
-        search.flops == sim.retriever.cost(60).request_flops and search.candidates == n_ads and search.is_kept
-    )
-    one, other = arm.stages[0].scorer.cost, arm.last.scorer.cost
-    assert pre.flops == one.request_flops + 60 * one.pair_flops
-    assert rank.flops == other.request_flops + 12.5 * other.pair_flops
-    assert rank.bytes == other.request_bytes + 12.5 * other.pair_bytes
-    assert pre.ads_flops == n_ads * one.ad_flops
-    assert (pre.stage, rank.stage, rank.candidates) == ("pre_ranking", "ranking", 12.5)
-
-
-def test_a_stage_that_hands_on_all_is_not_asked(study):
-    sim, arm = study.sim, study.evaluation.arms["ltr"]
-    everybody = arm.with_stage(0, size=arm.retrieval.size)
-    _, pre, rank = stage_costs(everybody, sim.world.n_ads, [60.0, 60.0])
-    assert pre.flops == 0 and rank.flops > 0
-    unknown = arm.with_stage(0, scorer=sim.scorers["truth"])
-    assert stage_costs(unknown, sim.world.n_ads, [60.0, 12.0])[1].flops is None

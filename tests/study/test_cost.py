@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from cascade_sim.cascade.cost import stage_costs
+from cascade_sim.cascade.arm_cost import stage_costs
 from cascade_sim.study.cost import REQUESTS, ROUNDS, cost_section, mean_micros, measured_micros
 
 

@@ -8,9 +8,12 @@ from typing import Any
 from cascade_sim.analysis.metrics.catalogue import is_reference
 from cascade_sim.analysis.metrics.cost import SCORING, CostPoint, compared_cost, cost_frontier, cost_points
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
+from cascade_sim.analysis.report.figures.ltr import plain_ticks
 from cascade_sim.analysis.report.figures.parts import error_bar, joined
 from cascade_sim.analysis.report.figures.style import (
     INK,
+    LEAST,
+    QUIET,
     arm_colors,
     arm_markers,
     bare,
@@ -20,11 +23,12 @@ from cascade_sim.analysis.report.figures.style import (
     short,
     signed_tick,
 )
-from cascade_sim.analysis.statistics.estimates import Estimate, arm_lift, arm_value, scaled
+from cascade_sim.analysis.statistics.estimates import Estimate, arm_lift, arm_value, number_text, scaled
 
 UNITS = ((1e9, "GFLOPs"), (1e6, "MFLOPs"), (1e3, "kFLOPs"), (1.0, "FLOPs"))
-SPREAD = 20.0  # costs further apart than so many times stand on a logarithmic axis
+SPREAD = 8.0  # costs further apart than so many times stand on a logarithmic axis
 ROOM = 0.12
+FAR = 0.3  # of the range of the arms under study, and one percent: what lies further below is named alone
 
 
 def rpm_lifts(metrics: Mapping[str, Any], arms: Sequence[str]) -> dict[str, Estimate]:
@@ -55,7 +59,9 @@ def cost(metrics: Mapping[str, Any]) -> Any | None:
     figure, axes = blank(0.6 + 3.1 * len(panels), nrows=len(panels), squeeze=False)
     for panel, (title, points) in zip(axes[:, 0], panels.items(), strict=True):
         bare(panel)
-        _draw(panel, metrics, [_scaled(point, unit) for point in points])
+        inside, outside = _focus(metrics, [_scaled(point, unit) for point in points])
+        _draw(panel, metrics, inside)
+        _list_the_rest(panel, outside, name, signed=title == lift)
         panel.set(xlabel=f"{name} a request, {of} (less is better)", ylabel=title)
         if title == lift:
             panel.yaxis.set_major_formatter(signed_tick)
@@ -64,6 +70,27 @@ def cost(metrics: Mapping[str, Any]) -> Any | None:
 
 def _scaled(point: CostPoint, unit: float) -> CostPoint:
     return CostPoint(point.arm, point.flops / unit, point.quality)
+
+
+def _focus(
+    metrics: Mapping[str, Any], points: Sequence[CostPoint]
+) -> tuple[list[CostPoint], list[CostPoint]]:
+    """Points that are drawn, and those far below, of reference arms: they would press the others together."""
+    own = [p for p in points if not is_reference(p.arm) or p.arm in ("ranker", metrics["baseline"])]
+    ends = [end for p in own for end in (p.quality.value, p.quality.low, p.quality.high) if end is not None]
+    least = min(ends, default=0.0) - FAR * (max(ends, default=0.0) - min(ends, default=0.0) + 1.0)
+    inside = [point for point in points if point.values["quality"] >= least]
+    return inside, [point for point in points if point not in inside]
+
+
+def _list_the_rest(axes: Any, outside: Sequence[CostPoint], unit: str, *, signed: bool) -> None:
+    """Arms off the chart under it, a line each."""
+    look: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
+    look |= {"color": QUIET, "fontsize": LEAST}
+    for i, point in enumerate(outside):
+        at = f"{number_text(point.quality.value, 0, signed=signed)}, {point.flops:.3g} {unit}"
+        with of_arms(axes, point.arm):
+            axes.annotate(f"Off the chart: {short(point.arm)} ({at})", (0, 0), (0, -34 - 11 * i), **look)
 
 
 def _draw(axes: Any, metrics: Mapping[str, Any], points: Sequence[CostPoint]) -> None:
@@ -81,6 +108,7 @@ def _draw(axes: Any, metrics: Mapping[str, Any], points: Sequence[CostPoint]) ->
     costs = [point.flops for point in points if point.flops > 0]
     if len(costs) == len(points) and max(costs) > SPREAD * min(costs):
         axes.set_xscale("log")
+        plain_ticks(axes.xaxis, costs)
     axes.margins(ROOM)
     front = cost_frontier(points)
     spots = [(point.flops, point.values["quality"]) for point in front]

@@ -8,7 +8,6 @@ from typing import Any
 from cascade_sim.analysis.metrics.catalogue import Measure, reference_arms
 from cascade_sim.analysis.metrics.cost import (
     SCORING,
-    CostPoint,
     compared_cost,
     cost_frontier,
     cost_points,
@@ -27,7 +26,7 @@ from cascade_sim.analysis.report.tables import (
     lift_column,
     value_column,
 )
-from cascade_sim.analysis.report.text_helpers import listed, percent, stage_name
+from cascade_sim.analysis.report.text_helpers import percent, stage_name
 from cascade_sim.analysis.statistics.estimates import MISSING, Estimate, finite, percent_text
 
 ABOUT = (
@@ -45,7 +44,8 @@ KEPT = (
     "up."
 )
 FRONT = (
-    "The frontier is by point estimates. An arm on it may still not differ significantly from its neighbours."
+    "The frontier is by point estimates: an arm on it may not differ significantly from its neighbours. “Not "
+    "significantly lower” is no proof of being equal, and nothing is adjusted for the number of arms."
 )
 NUMBER, SHARE = Measure("", "number", ""), Measure("", "percent", "", 1)
 
@@ -80,7 +80,7 @@ def cost_section(metrics: Mapping[str, Any]) -> Section | None:
 
 
 def cost_words(metrics: Mapping[str, Any]) -> str:
-    """What the best arm costs beside the cheapest, and whether that pays; of arms that can be shipped."""
+    """What the best arm costs, and what would do as far as can be seen; of arms that can be shipped."""
     references = reference_arms(metrics)
     arms = [arm for arm in ordered_arms(metrics) if arm not in references or arm == metrics["baseline"]]
     points = cost_points(metrics, arms, rpm_lifts(metrics, arms))
@@ -91,35 +91,22 @@ def cost_words(metrics: Mapping[str, Any]) -> str:
     best = max(points, key=lambda point: (point.values["quality"], -point.flops))
     if all(point.flops == cheap.flops for point in points):
         return f"All arms take {flops_text(cheap.flops)} a request {of}: they differ in quality alone."
-    if best is cheap:
+    if best.flops == cheap.flops:
         least = f"{best.arm} takes least, {flops_text(best.flops)} a request {of}"
         return f"{least}, and has the highest expected RPM."
-    share = percent(cheap.flops / best.flops, 0)
-    said = (
-        f"{best.arm} has the highest expected RPM, at {flops_text(best.flops)} a request {of}. "
-        f"{cheap.arm} takes {share} of that; its expected RPM is {_gap_text(metrics, cheap, best)}."
+    said = f"{best.arm} has the highest expected RPM, at {flops_text(best.flops)} a request {of}."
+    less = [(point, contrast(metrics, point.arm, best.arm, "rpm")) for point in points]
+    less = [(point, gap) for point, gap in less if point.flops < best.flops]
+    if any(gap.value is None for _, gap in less):
+        return said
+    near = [(point, gap) for point, gap in less if not gap.is_below_zero]
+    if not near:
+        return f"{said} Every arm that takes less has a significantly lower one."
+    enough, gap = min(near, key=lambda one: one[0].flops)
+    return (
+        f"{said} Of the arms whose expected RPM is not significantly lower, {enough.arm} takes least: "
+        f"{percent(enough.flops / best.flops, 0)} of that, with {percent_text(gap)} RPM against it."
     )
-    between = [p.arm for p in cost_frontier(points) if p not in (cheap, best)]
-    return said + (f" Between them on the frontier: {listed(between)}." if between else "")
-
-
-def _gap_text(metrics: Mapping[str, Any], cheap: CostPoint, best: CostPoint) -> str:
-    gap = contrast(metrics, cheap.arm, best.arm, "rpm")
-    if gap.value is None:  # the baseline is compared with others the other way round
-        gap = _turned(contrast(metrics, best.arm, cheap.arm, "rpm"))
-    if gap.value is None:
-        return "lower"
-    sure = "" if gap.is_below_zero else ", not significantly lower"
-    return f"{percent_text(gap)} against it{sure}"
-
-
-def _turned(lift: Estimate) -> Estimate:
-    """The lift of b over a, of the lift of a over b."""
-
-    def turned(x: float | None) -> float | None:
-        return None if x is None or x <= -1 else 1.0 / (1.0 + x) - 1.0
-
-    return Estimate(turned(lift.value), turned(lift.high), turned(lift.low))
 
 
 def flops_text(flops: float) -> str:
@@ -160,7 +147,7 @@ def totals_table(metrics: Mapping[str, Any], arms: Sequence[str]) -> Table:
 def stages_table(metrics: Mapping[str, Any], arms: Sequence[str]) -> Table:
     """A row per stage of every arm: candidates, FLOPs, bytes and time, with its share of the arm's."""
     found = [(arm, stage) for arm in arms for stage in stages_of(metrics, arm)]
-    spent = [finite(_micros(metrics).get(arm, {}).get(stage.get("stage"))) for arm, stage in found]
+    spent = [finite(_micros(metrics).get(arm, {}).get(str(stage.get("stage")))) for arm, stage in found]
     whole = {
         arm: sum(t or 0.0 for (own, _), t in zip(found, spent, strict=True) if own == arm) for arm in arms
     }
@@ -197,12 +184,13 @@ def _shares(parts: Sequence[float | None], wholes: Sequence[float | None]) -> li
     return column(SHARE, [Estimate(p / w if p is not None and w else None) for p, w in pairs])
 
 
-def _micros(metrics: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Measured times by arm and stage, of the manifest; nothing where they were not taken."""
+def _micros(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Measured times by arm and stage, of the manifest; arms without any are left out."""
     found = metrics.get("micros")
     by_arm = found if isinstance(found, Mapping) else {}
-    return {
-        str(arm): {stage: time for stage, time in own.items() if finite(time) is not None}
+    times = {
+        str(arm): {str(stage): time for stage, spent in own.items() if (time := finite(spent)) is not None}
         for arm, own in by_arm.items()
         if isinstance(own, Mapping)
     }
+    return {arm: own for arm, own in times.items() if own}

@@ -18,8 +18,8 @@ def inputs():
     return torch.randn(2, 3), torch.randn(2, 4, 2), torch.rand(2, 4, 1)
 
 
-def relu_of(layer, x):
-    return (layer.weight @ x + layer.bias).clamp(min=0)
+def of(layer, x):
+    return layer.weight @ x + (0 if layer.bias is None else layer.bias)
 
 
 def test_the_logit_follows_its_formula_pair_by_pair():
@@ -27,16 +27,12 @@ def test_the_logit_follows_its_formula_pair_by_pair():
     found = net(request, ads, pair)
     for r in range(2):
         for j in range(4):
-            y = ads[r, j]
-            for layer in net.ad_layers:
-                y = relu_of(layer, y)
-            of_ad = (net.ad_codes.weight @ y + net.ad_codes.bias).reshape(4, 5)
-            expected = net.request_line(request[r])[0] + net.ad_line(ads[r, j])[0] + net.bias
-            z = request[r]
-            for i, layer in enumerate(net.request_layers):
-                z = relu_of(layer, z)
-                codes = net.request_codes[i]
-                for h, code in enumerate((codes.weight @ z + codes.bias).reshape(4, 5)):
+            x, y, tower = request[r], ads[r, j], net.ad_tower
+            curved = of(tower.outer, of(tower.inner, y).clamp(min=0))
+            of_ad = (of(tower.linear, y) + curved).reshape(4, 5)
+            expected = of(net.request_line, x)[0] + of(net.ad_line, y)[0] + net.bias
+            for i, z in enumerate((x, of(net.request_layer, x).clamp(min=0))):
+                for h, code in enumerate(of(net.request_codes[i], z).reshape(4, 5)):
                     expected = expected + net.out[4 * i + h] * max(code @ v for v in of_ad)
             assert torch.allclose(found[r, j], expected, atol=1e-5)
 
@@ -64,11 +60,7 @@ def test_the_best_of_the_ads_heads_counts_and_no_sum_of_them():
     net, (request, _, pair) = random_net(), inputs()
     with torch.no_grad():
         net.out.fill_(1.0)
-        for layer in net.ad_layers:  # the identity above 0
-            layer.weight.zero_()
-            layer.bias.fill_(5.0)
-        net.ad_layers[0].weight[:2] = torch.eye(2)
-        net.ad_layers[1].weight.copy_(torch.eye(6))
+        net.ad_tower.outer.weight.zero_()
     at = torch.linspace(-2, 2, 9)[:, None] * torch.ones(2)
     logit = net(request[:1], at[None], pair[:1, :1].expand(1, 9, 1))[0]
     bends = logit[2:] - 2 * logit[1:-1] + logit[:-2]
