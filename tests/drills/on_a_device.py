@@ -53,8 +53,8 @@ from cascade_sim.models.training import (  # noqa: E402
     chunk_of_rank,
     train,
 )
-from cascade_sim.scenario.plugins import INNER_PRODUCTS, MODEL_KINDS, find_class  # noqa: E402
 from cascade_sim.scenario.joint import Joint  # noqa: E402
+from cascade_sim.scenario.plugins import INNER_PRODUCTS, MODEL_KINDS, find_class  # noqa: E402
 from cascade_sim.training.fit import fit_together  # noqa: E402
 from cascade_sim.training.modules import input_widths  # noqa: E402
 from worlds.clicked_ads import AD, ADS, LOGIT, USER, USERS, VIEW  # noqa: E402
