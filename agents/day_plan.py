@@ -1,4 +1,4 @@
-"""Where an advertiser stands in its day: the share of the budget spent beside the share of traffic gone."""
+"""Progress of an advertiser in its day: the share of the budget spent beside the share of traffic gone."""
 
 from dataclasses import dataclass
 

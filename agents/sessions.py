@@ -77,7 +77,7 @@ class Requests:
 
 
 def no_sessions(sessions: Sessions, time: float = 0.0) -> OpenSessions:
-    """The state in which nobody is there yet and the first sessions start after `time`."""
+    """The state in which no user is there yet and the first sessions start after `time`."""
     empty = np.zeros(0)
     return OpenSessions(
         time=float(time),

@@ -18,7 +18,7 @@ from cascade_sim.foundation.signals import STOPPED, Terminated, check_interrupt,
 from cascade_sim.foundation.terminal import echo, shown
 from cascade_sim.version import __version__
 
-# Group -> command -> the line that --help shows without importing it. What stands under Checks as check-model
+# Group -> command -> the line that --help shows without importing it. What is under Checks as check-model
 # is the attribute `command` of cascade_sim/commands/checks/check_model.py.
 COMMAND_GROUPS = {
     "Studies": {
@@ -92,7 +92,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except SystemExit as error:  # commands return their code: somebody's class, in a place of no name
+        except SystemExit as error:  # commands return their code: a user's class, in a place of no name
             raise UserError(f"a custom class ends the program, by sys.exit({error.code!r})") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -158,7 +158,7 @@ def _answered(argv: Sequence[str] | None) -> int:
             if lacks_memory(error):
                 raise MemoryError(error) from error
             raise
-        if sys.stdout is not None:  # nobody wants to hear: `cascade_sim … >&-`
+        if sys.stdout is not None:  # it is closed: `cascade_sim … >&-`
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:

@@ -25,7 +25,7 @@ HERE = Path(".")
 class RunContext:
     """Where and by whom a run is done. By default on this machine, with one worker, in silence.
 
-    `engine` and `progress` do nothing before they are entered, which is up to whoever runs the whole.
+    `engine` and `progress` do nothing before they are entered, which is up to the caller.
 
         run_study(scenario, RunContext(Path("runs/mine"), workers=4))
     """

@@ -51,12 +51,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{NAME}(scenario, against, tolerance=(), metrics=(), arms=(), overrides=(), traffic_sample=0, "
-        f"retrain=False): what the {NAME} fixture holds against which baseline.",
+        f"retrain=False): what the {NAME} fixture compares with which baseline.",
     )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A mark without the fixture would guard nothing, and nobody would notice."""
+    """A mark without the fixture would guard nothing, unnoticed."""
     for item in items:
         if item.get_closest_marker(NAME) and NAME not in getattr(item, "fixturenames", ()):
             raise pytest.UsageError(
@@ -84,7 +84,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture
 def auction_revenue(request: pytest.FixtureRequest) -> RevenueGuard:
-    """Call it to hold a scenario against its baseline; keywords as in the mark, which they override."""
+    """Call it to compare a scenario with its baseline; keywords as in the mark, which they override."""
     mark = request.node.get_closest_marker(NAME)
     if mark is not None and mark.args:
         raise pytest.UsageError(f"{request.node.nodeid}: the mark {NAME} takes keywords only")

@@ -134,6 +134,10 @@ def metrics() -> str:
 
     groups = {
         "Of an arm": (catalogue.ARM_MEASURES, "In `metrics.json`, `metrics.csv` and the report of a run."),
+        "Of a part of an arm": (
+            part_measures(),
+            "Beside them, by the name of a stage, of a step of pre-ranking or of a route of retrieval.",
+        ),
         "Of pages": (catalogue.PAGE_MEASURES, "Beside them in what-ifs and compared runs."),
         "Of a market": (catalogue.MARKET_MEASURES, "Of the hours and days of a market."),
         "Of a model": (
@@ -147,7 +151,7 @@ def metrics() -> str:
             yield f"## {title}\n\n{about}"
             yield from (metric_text(metric) for metric in measures.values())
         arms = [(f"`{name}`", cell(text)) for name, text in catalogue.REFERENCE_ARMS.items()]
-        yield "## Reference arms\n\nThey stand in every table.\n\n" + table(("arm", "what it is"), arms)
+        yield "## Reference arms\n\nThey are in every table.\n\n" + table(("arm", "what it is"), arms)
         used = {
             name for group, _ in groups.values() for m in group.values() for name in (m.top, m.less, m.bottom)
         }
@@ -161,6 +165,18 @@ def metrics() -> str:
         "the same records. How money and intervals are counted: [conventions](../conventions.md)."
     )
     return page("Metrics", about, parts())
+
+
+def part_measures() -> dict[str, Any]:
+    """Those of stages and routes, with a word in the place of a name."""
+    from cascade_sim.analysis.metrics import catalogue
+
+    names = [
+        f"{metric}{part.infix}{'ROUTE' if 'by' in part.infix else 'STAGE'}"
+        for part in catalogue.PARTS
+        for metric in part.measures
+    ]
+    return {name: catalogue.part_measure(name) for name in names}
 
 
 def metric_text(metric: Any) -> str:

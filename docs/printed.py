@@ -1,6 +1,6 @@
-"""What the docs show as printed is printed when the site is built: nobody types figures that a change moves.
+"""What the docs show as printed is printed when the site is built: figures that a change moves are not typed.
 
-A block of the kind `text printed` stands right below the shell block whose last command prints it. In the
+A block of the kind `text printed` is right below the shell block whose last command prints it. In the
 source it holds a word on that; in the site, what the command writes. `lines=N` keeps the first N lines;
 `exit=N` says that the command ends with that code, as one that refuses does. All pages that ask
 runs/quick ask the same run, made for the first of them.

@@ -10,7 +10,7 @@ allows for. Delays are taken to be alike for all users and ads.
 import numpy as np
 
 STEPS = 64  # of the estimated share, at quantiles of the delays seen
-MIN_OLD = 20  # conversions of clicks older than the window, on which the estimate stands
+MIN_OLD = 20  # conversions of clicks older than the window, on which the estimate rests
 
 
 def share_seen(delay: np.ndarray, age: np.ndarray, window: float) -> tuple[np.ndarray, np.ndarray]:

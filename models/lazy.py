@@ -1,7 +1,7 @@
 """numpy, torch and the losses, imported when they are first used.
 
-A scenario is read by asking objectives and recipes what they are called and which keys they know. Nobody who
-reads one should wait for torch, so the files that define them import these names from here.
+A scenario is read by asking objectives and recipes what they are called and which keys they know. That should
+not wait for torch, so the files that define them import these names from here.
 """
 
 from __future__ import annotations

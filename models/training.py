@@ -384,9 +384,10 @@ def run_epochs(
     steps, monitor = plan.epochs * math.ceil(n / rows), plan.monitor
     numbers = itertools.count()
 
-    def step(part: torch.Tensor) -> torch.Tensor:
-        """The loss of the batch before the step, detached. The learning rate falls to 0 along a line."""
+    def step(part: torch.Tensor, noted: torch.Tensor) -> None:
+        """A step, its batch's loss noted. The learning rate falls to 0 along a line."""
         value = loss(part)
+        noted.copy_(value.detach())
         optimiser.zero_grad()
         value.backward()
         done = next(numbers)
@@ -394,8 +395,7 @@ def run_epochs(
         optimiser.step(share)
         after_step(share)
         if monitor is not None:
-            monitor.after(done + 1, steps, model, (value.detach(), len(part)))
-        return value.detach()
+            monitor.after(done + 1, steps, model, (noted, len(part)))
 
     shuffle = torch.Generator().manual_seed(plan.seed)
     history = []
@@ -405,7 +405,10 @@ def run_epochs(
         torch.manual_seed(plan.seed)  # for models that draw while they train, such as dropout
         for epoch in range(plan.epochs):
             parts = torch.randperm(n, generator=shuffle).split(rows)
-            values = [step(part) for part in parts]
+            # In one table: a small tensor kept of each batch would split the room that the large ones leave.
+            values = torch.zeros(len(parts), device=plan.device)
+            for part, noted in zip(parts, values, strict=True):
+                step(part, noted)
             mean = _mean(values, [len(part) for part in parts])
             if not math.isfinite(mean):
                 raise ValueError(f"the loss of epoch {epoch + 1} is {mean}: lower learning_rate")

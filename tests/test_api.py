@@ -6,6 +6,8 @@ import sys
 import pytest
 
 import cascade_sim
+from answers.section_text import says
+from answers.told import refused, tells
 from cascade_sim.foundation.errors import UserError
 from worlds.tiny_market import QUICK, ROOT, TINY
 
@@ -40,7 +42,7 @@ def test_a_run_has_its_metrics_as_a_table_and_its_logs(example):
     assert frame.loc[("logloss", "expected_ctr")].isna()["lift"]  # the baseline
     log = study.log("evaluate-logloss")
     assert len(log) == 128 * 3 and {"request", "ad", "click", "charge_micros"} <= set(log.columns)
-    with pytest.raises(UserError, match="has no table 'evaluat'; it has: cold_start"):
+    with refused("'evaluat'", "cold_start"):
         study.log("evaluat")
 
 
@@ -92,32 +94,32 @@ def test_nothing_is_printed(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda f: f.run({"name": "x", "arms": {"a": {}}, "wrld": {}}), "scenario: wrld: unknown key 'wrld'"),
-        (lambda f: f.run("nowhere.yaml"), "nowhere.yaml: no such file"),
-        (lambda f: f.run(QUICK, set="seed=1"), "expected a list of 'path.to.key=value'"),
-        (lambda f: f.run(QUICK, set=["seed"]), "--set seed: no '='"),
-        (lambda f: f.run(QUICK, seeds=0), "seeds: expected an integer from 1, found 0"),
-        (lambda f: f.whatif("nowhere", slots=2), "nowhere does not exist"),
-        (lambda f: f.compare("nowhere", "nowhere"), "nowhere does not exist"),
-        (lambda f: f.compare("nowhere"), "at least two runs"),
-        (lambda f: f.compare("nowhere", 3), "expected the folder of a run, or what run() returned, found 3"),
-        (lambda f: f.run(3), "scenario: expected the path of a file or a dict, found 3"),
-        (lambda f: f.whatif("nowhere", "slots=2"), "changes: expected a dict as"),
+        (lambda f: f.run({"name": "x", "arms": {"a": {}}, "wrld": {}}), "scenario: wrld: 'wrld'"),
+        (lambda f: f.run("nowhere.yaml"), "nowhere.yaml: file"),
+        (lambda f: f.run(QUICK, set="seed=1"), "list path.to.key=value"),
+        (lambda f: f.run(QUICK, set=["seed"]), "--set seed: '='"),
+        (lambda f: f.run(QUICK, seeds=0), "seeds: 1 0"),
+        (lambda f: f.whatif("nowhere", slots=2), "nowhere"),
+        (lambda f: f.compare("nowhere", "nowhere"), "nowhere"),
+        (lambda f: f.compare("nowhere"), "two runs"),
+        (lambda f: f.compare("nowhere", 3), "run() 3"),
+        (lambda f: f.run(3), "scenario: dict 3"),
+        (lambda f: f.whatif("nowhere", "slots=2"), "changes: dict"),
         (
             lambda f: f.whatif("x", {"slots": 2}, requests=0),
-            "requests: expected an integer from 1, found 0",
+            "requests: 1 0",
         ),
     ],
 )
 def test_mistakes_are_user_errors(call, said):
     with pytest.raises(UserError) as error:
         call(cascade_sim)
-    assert said in str(error.value)
+    assert tells(error.value, *said.split())
 
 
 def test_a_wrong_parameter_is_named_with_its_file(example):
     study, *_ = example
-    with pytest.raises(UserError, match=r"^auction.reserve=1: unknown key 'reserve' in auction; did"):
+    with refused("auction.reserve=1:", "'reserve'", "'reserve_cpc'?"):
         cascade_sim.whatif(study, {"auction.reserve": 1})
     with pytest.raises(UserError, match="nothing to change"):
         cascade_sim.whatif(study)
@@ -150,10 +152,8 @@ def test_a_notebook_shows_arms_best_first_and_their_lift_in_the_market(tmp_path)
     metrics = make_metrics()
     table = RunResult(tmp_path, metrics).overview()
     assert list(table["arm"]) == ordered_arms(metrics)
-    assert list(table.columns[1:3]) == [
-        "revenue per request, lift",
-        "revenue per request, lift, in the market",
-    ]
+    first, second = table.columns[1:3]
+    assert says(first, "revenue per request", "lift") and says(second, "lift", "in the market")
     del metrics["market"]
     assert "in the market" not in "".join(RunResult(tmp_path, metrics).overview().columns)
 
@@ -186,14 +186,14 @@ def test_a_notebook_shows_verdict_lift_and_interval_first(tmp_path):
     asked = WhatIfResult({**answer((0.3, 0.9), (0.5, 1.1)), "run": "tiny", "seed": 3})
     shown = asked._repr_html_()
     assert shown.startswith(f"<p><b>{asked.headline()}</b></p>") and len(asked.headline()) > 10
-    assert asked.overview().columns[1] == "revenue per request, lift"
+    assert says(asked.overview().columns[1], "revenue per request", "lift")
     assert all(" % [" in text.replace("\u00a0", " ") for text in asked.overview().iloc[1:, 1])
     swept = SweepResult(findings(FOUR))
     assert swept.headline().startswith("Best in") and swept.overview().iloc[0, 1] == "reference"
     stages = [{"stage": "retrieval", "rank": 3}]
     ad = {"ad": 40, "advertiser": 7, "dropped_by": "pre_ranking", "stages": stages}
     traced = TraceResult({"request": 1, "arm": "now", "win_set": [], "ad": ad})
-    assert traced.headline() == "Ad 40 of advertiser 7 was dropped by pre-ranking."
+    assert says(traced.headline(), "Ad 40", "advertiser 7", "dropped by pre-ranking")
     assert "retrieval" in traced._repr_html_()
     page = TraceResult({"request": 1, "arm": "now", "win_set": [{"slot": 1}]})
     assert page.headline() == "" and page._repr_html_().startswith("<p><b>Request 1 in arm now")
@@ -212,7 +212,7 @@ def test_a_shipped_scenario_has_a_name_and_a_scenario_can_be_given_itself(tmp_pa
         "name: own\narms: {now: {}}\ncascade: {pre_ranking: {model: truth}, ranking: {model: truth}}\n"
     )
     assert cascade_sim.load_scenario("scenarios/quick.yaml").name == "own"
-    with pytest.raises(UserError, match="scenarios/quick.yaml: no such file; did you mean 'quick'"):
+    with refused("scenarios/quick.yaml:", "'quick'?"):
         cascade_sim.load_scenario("elsewhere/scenarios/quick.yaml")
-    with pytest.raises(UserError, match="quik: no such file; did you mean 'quick'"):
+    with refused("quik:", "'quick'?"):
         cascade_sim.load_scenario("quik")

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from answers.told import tells
 from cascade_sim import __version__
 from cascade_sim.cli import COMMANDS, main
 from cascade_sim.engines.local import Local
@@ -63,29 +64,29 @@ def test_the_version_is_the_packages(capsys):
 
 def test_an_unknown_command_gets_a_hint(capsys):
     assert main(["vaildate", ADS]) == 2
-    assert capsys.readouterr().err.startswith(
-        "error: unknown command 'vaildate'; did you mean 'validate'? Known: run"
-    )
+    told = capsys.readouterr().err
+    assert told.startswith("error: ") and tells(told, "'vaildate'", "'validate'?", "run")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run"], "error: Missing argument 'SCENARIO'."),
-        (["run", ADS, "--device", "gpu"], "error: Invalid value for '--device'"),
-        (["run", ADS, "--seeds", "0"], "error: Invalid value for '--seeds'"),
-        (["run", ADS, "--workers", "two"], "error: Invalid value for '--workers'"),
-        (["validate", ADS, "--sed", "3"], "error: No such option '--sed'."),
+        (["run"], "error: 'SCENARIO'"),
+        (["run", ADS, "--device", "gpu"], "error: '--device'"),
+        (["run", ADS, "--seeds", "0"], "error: '--seeds'"),
+        (["run", ADS, "--workers", "two"], "error: '--workers'"),
+        (["validate", ADS, "--sed", "3"], "error: '--sed'"),
     ],
 )
 def test_a_wrong_option_is_named_on_stderr(words, message, capsys):
     assert main(words) == 2
     shown = capsys.readouterr()
-    assert message in shown.err
+    assert tells(shown.err, *message.split())
     assert shown.out == ""
 
 
 def test_a_mistake_of_the_user_is_one_line_without_a_traceback(capsys, study, monkeypatch):
+    # Wording: the error's own words come through as they are.
     def refuse(scenario, context, **options):
         raise UserError("runs/ads belongs to another run")
 
@@ -96,10 +97,9 @@ def test_a_mistake_of_the_user_is_one_line_without_a_traceback(capsys, study, mo
 
 def test_every_problem_of_a_scenario_is_a_line_of_its_own(capsys, study):
     assert main(["run", ADS, "--set", "cascade.slots=-1", "--set", "sed=3"]) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        "error: --set cascade.slots=-1: expected an integer from 1 to 1,000, found -1",
-        "error: --set sed=3: unknown key 'sed' in the scenario; did you mean 'seed'?",
-    ]
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: --set cascade.slots=-1: ") and tells(first, "1 to 1,000", -1)
+    assert second.startswith("error: --set sed=3: ") and tells(second, "'sed'", "'seed'?")
     assert study == []
 
 
@@ -213,7 +213,7 @@ def test_a_tight_limit_of_memory_is_told_in_a_sentence(tmp_path):
     limit = f"ulimit -v 300000; exec {sys.executable} -m cascade_sim run quick --quiet --out {tmp_path}/run"
     done = subprocess.run(["bash", "-c", limit], cwd=ROOT, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "error: there is not enough memory" in done.stderr
+    assert tells(done.stderr, "error:", "memory")
 
 
 @pytest.mark.parametrize(

@@ -77,13 +77,13 @@ COLUMNS: dict[str, str] = {
     "cpc_bias": "differences of prices to those with true CTRs, times expected clicks",
     "cpc_true": "prices with true CTRs, times expected clicks",
     "click_value": "what clicks were worth to their advertisers",
-    "observed_clicks": "of a replayed log: logged clicks on ads that stand where they stood",
+    "observed_clicks": "of a replayed log: logged clicks on ads in their logged slots",
     "observed_revenue": "of a replayed log: what these are charged",
     "model_cpc_error": "of a replayed log: distances of prices to those with the click model's CTRs",
     "model_cpc_bias": "of a replayed log: the same differences with their sign",
     "model_cpc": "of a replayed log: prices with the click model's CTRs, times clicks",
     "logged_pages": "of a replayed log: requests that show the logged page",
-    "known_prices": "of a replayed log: ads that stand where they stood, with a logged price",
+    "known_prices": "of a replayed log: ads in their logged slots, with a logged price",
     "logged_prices": "of a replayed log: those of them that are charged the logged price",
     "welfare": "the baseline's bids times expected clicks",
     "oracle_welfare": "the same of an oracle cascade",
@@ -439,7 +439,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
     ),
     Metric(
         name="welfare_vs_oracle",
-        label="Welfare efficiency, baseline's candidates",
+        label="Welfare, share of the oracle's",
         unit="percent",
         meaning="Value created for advertisers, as a share of the oracle cascade's, which knows the true CTR "
         "of what the baseline retrieves. No bound: an arm that retrieves better ads, or admits more, can "
@@ -449,8 +449,8 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         bottom="oracle_welfare",
     ),
     Metric(
-        name="welfare_vs_corpus",
-        label="Welfare efficiency, whole corpus",
+        name="corpus_welfare_efficiency",
+        label="Welfare efficiency",
         unit="percent",
         meaning="Value created for advertisers, as a share of that of the best page of the whole corpus: by "
         "true CTR × bid of the baseline's ranking stage, with no reserve and as many slots as any arm has. "
@@ -524,7 +524,7 @@ REPLAY_MEASURES: dict[str, Metric] = by_name(
         name="observed_clicks_share",
         label="Clicks observed",
         unit="percent",
-        meaning="Share of the expected clicks that were logged: the same ad stood in the same slot of the "
+        meaning="Share of the expected clicks that were logged: the same ad was in the same slot of the "
         "same "
         "request. The rest is the click model's.",
         decimals=1,
@@ -718,12 +718,12 @@ PARTS: tuple[Part, ...] = (
         "{label} of {part} by itself: of the ads of the same page that reach {part}, the share that it lets "
         "through.",
     ),
-    Part("_by_", OF_PAGES, "{label} by {part}", "Share of the same page that the route {part} brings."),
+    Part("_by_", OF_PAGES, "{label} by {part}", "{label}: share of that page that the route {part} brings."),
     Part(
         "_only_by_",
         OF_PAGES,
         "{label} only by {part}",
-        "Share of the same page that the route {part} brings and no other route does.",
+        "{label}: share of that page that the route {part} brings and no other route does.",
     ),
 )
 
@@ -786,7 +786,7 @@ def arm_measure(name: str) -> Measure:
 def measure_names(metrics: Mapping[str, Any]) -> list[str]:
     """Every measure that any arm has: the listed ones in the catalogue's order, then others by name.
 
-    What is measured after earlier stages stands before what is measured after the last, and by stage or route
+    What is measured after earlier stages comes before what is measured after the last, and by stage or route
     behind it.
     """
     measured = {name for values in metrics["arms"].values() for name in values}
@@ -825,7 +825,7 @@ def is_reference(arm: str) -> bool:
 
 
 def reference_arms(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """The arms that nobody can ship, and what they are: the engine's own, and those that know the truth."""
+    """The arms that cannot be shipped, and what they are: the engine's own, and those that know the truth."""
     return {**REFERENCE_ARMS, **(metrics.get("references") or {})}
 
 

@@ -1,6 +1,6 @@
 """Charges against what they should have been. Parts per request, to be summed and divided at the very end.
 
-Arrays are [R, k] in slot order; whatever stands in a slot that is not `shown` is ignored. Prices may be in
+Arrays are [R, k] in slot order; whatever is in a slot that is not `shown` is ignored. Prices may be in
 any unit (integer micro-units as well): every metric here is a ratio of like units. Expected clicks are slot
 effect × true CTR, predicted clicks are slot effect × pCTR.
 """
@@ -95,7 +95,7 @@ def top_advertisers_share(paid: ArrayLike, per_advertisers: int = 100) -> NDArra
     """Share of all payments that come from the highest-paying of n advertisers.  [..., n] -> [...]
 
     One in `per_advertisers` of them, rounded down but at least one; those who pay nothing count among the n.
-    NaN if nobody pays.
+    NaN if no advertiser pays.
     """
     paid = np.asarray(paid, np.float64)
     n_top = max(1, paid.shape[-1] // per_advertisers)

@@ -77,7 +77,7 @@ def table_auc(score: ArrayLike, label: ArrayLike, valid: ArrayLike | None = None
     n_rows, n = score.shape
     if n_rows == 0 or n == 0:
         return np.full(n_rows, np.nan), np.zeros(n_rows)
-    # padding weighs nothing as a positive and as a negative, so it may stand anywhere in the order
+    # padding weighs nothing as a positive and as a negative, so it may be anywhere in the order
     s = np.where(is_real, score, 0)
     order = np.argsort(s, axis=1, kind="stable") + np.arange(n_rows)[:, None] * n
     s = s.ravel()[order]

@@ -41,7 +41,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How an estimator's answers to a question stand to the truth, over all replications."""
+    """Coverage, bias and width of an estimator's answers to a question, over all replications."""
 
     replications: int
     no_estimate: float  # share

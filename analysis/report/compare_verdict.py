@@ -45,7 +45,7 @@ def compare_verdict(comparison: Mapping[str, Any]) -> list[str]:
     if apart:
         what = " and ".join(apart)
         start = [
-            f"Not comparable as they stand: {what} {'differs' if len(apart) == 1 else 'differ'}, so the runs "
+            f"Not comparable: {what} {'differs' if len(apart) == 1 else 'differ'}, so the runs "
             "met other requests, and a difference is not the arms' alone."
         ]
     return [*start, *_revenue_words(comparison, arms), *_training_words(comparison)]

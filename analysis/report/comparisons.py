@@ -35,9 +35,11 @@ def ctr_lift(metrics: Mapping[str, Any], arm: str) -> Estimate:
     return arm_lift(metrics, arm, lift_measure(metrics, "ctr"))
 
 
-def contrast(metrics: Mapping[str, Any], arm: str, rival: str) -> Estimate:
-    """Revenue per request of the arm relative to the rival's, paired; empty where not in the run."""
-    measure = lift_measure(metrics, "revenue_per_request")
+def contrast(
+    metrics: Mapping[str, Any], arm: str, rival: str, measure: str = "revenue_per_request"
+) -> Estimate:
+    """A measure of the arm relative to the rival's, expected if known, paired; empty where not in the run."""
+    measure = lift_measure(metrics, measure)
     if rival == metrics["baseline"]:
         return arm_lift(metrics, arm, measure)
     measures = ((metrics.get("contrasts") or {}).get(arm) or {}).get(rival) or {}

@@ -269,7 +269,7 @@ def _keep_the_baseline(
 
 
 def rivals(metrics: Mapping[str, Any], best: str, contenders: list[str]) -> list[str]:
-    """How the best arm stands against each other one that is not significantly below the baseline, paired.
+    """The best arm against each other one that is not significantly below the baseline, paired.
 
     Of many, only those nearest to it are named; the others are counted.
     """
@@ -333,7 +333,7 @@ def simpler_changes(metrics: Mapping[str, Any], best: str | None) -> list[str]:
         text = f"{change} ({arm}) alone would bring {percent_text(lift)} revenue per request"
         text += f": the baseline's {moral}." if lift.is_above_zero else "."
         if against.is_below_zero:
-            text += f" That is more than {best} brings, which stands at {percent_text(against)} against it."
+            text += f" That is more than {best} brings: {percent_text(against)} against it."
         elif against.is_above_zero:
             text += f" {best} is ahead of it by {percent_text(against)}."
         elif against.value is not None:

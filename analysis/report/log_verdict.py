@@ -28,7 +28,7 @@ from cascade_sim.analysis.statistics.estimates import (
 class LogAnswer:
     """What the estimator that speaks for a question says of it; `value` and `lift` are empty where unknown.
 
-    policy: what it changes, or its name. beside: what is known to hold it against where there is no lift.
+    policy: what it changes, or its name. beside: what is known to compare it with where there is no lift.
     """
 
     policy: str

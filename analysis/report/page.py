@@ -1,6 +1,6 @@
 """The report: one HTML page that opens from disk and answers which arm to ship, how sure that is, and why.
 
-A section is on the page if its function stands in SECTIONS; its figures are drawn because it holds them.
+A section is on the page if its function is in SECTIONS; its figures are drawn because it holds them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from cascade_sim.analysis.report.sections.answer import answer_section
 from cascade_sim.analysis.report.sections.arms import arms_section
 from cascade_sim.analysis.report.sections.asked import asked_kinds, asked_section, market_question
 from cascade_sim.analysis.report.sections.background import background_section
+from cascade_sim.analysis.report.sections.cost import cost_section
 from cascade_sim.analysis.report.sections.critical_bids import critical_bids_section
 from cascade_sim.analysis.report.sections.funnel import funnel_section
 from cascade_sim.analysis.report.sections.markets.compute import compute_section
@@ -47,6 +48,7 @@ SECTIONS: list[Builder] = [
     ablation_section,
     orders_section,
     funnel_section,
+    cost_section,
     models_section,
     training_section,
     objectives_section,

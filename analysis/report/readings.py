@@ -1,5 +1,5 @@
 """What tables, words and figures read from metrics.json: which arms and kinds there are, in which order, and
-where their numbers stand. All of it takes the metrics of a study; what a study lacks is empty or None.
+where their numbers are. All of it takes the metrics of a study; what a study lacks is empty or None.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def training_lines(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 # Rankers that drift
 
 
-# What keeps a ranker's scale, if anything does: where it stands in sentences, and its heading.
+# What keeps a ranker's scale, if anything does: what sentences say, and its heading.
 RANKER_GROUPS = {
     "order": "trained for order alone",
     "calibrator": "followed by a calibrator",
@@ -395,7 +395,7 @@ def no_evidence(found: Mapping[str, Any]) -> str:
 
 
 def parameter_text(settings: Mapping[str, Any]) -> str:
-    """Settings as a headline names them: `Reserve 0.6`; a parameter without a name stands with its path."""
+    """Settings as a headline names them: `Reserve 0.6`; a parameter without a name has its path."""
     return ", ".join(
         f"{PARAMETER_NAMES[path]} {value_text(value)}"
         if path in PARAMETER_NAMES

@@ -118,7 +118,7 @@ def arm_rows(
 ) -> list[Row]:
     """Columns turned into rows, each marked as baseline, reference or neither.
 
-    `with_changes`: under each name stands what the arm does otherwise than the baseline, where that is known.
+    `with_changes`: under each name is what the arm does otherwise than the baseline, where that is known.
     """
     rows, references = [], reference_arms(metrics)
     changes = (metrics.get("arm_changes") or {}) if with_changes else {}

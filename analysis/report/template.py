@@ -36,7 +36,7 @@ class Page:
 
     @property
     def has_many_arms(self) -> bool:
-        """Whether their switches are folded away: they would stand between the reader and the answer."""
+        """Whether their switches are folded away: they would be between the reader and the answer."""
         return len(self.arms) > MAX_SWITCHES
 
     def contents(self, drawn: Iterable[str]) -> list[tuple[str, str]]:
@@ -71,7 +71,7 @@ CODE = re.compile(r"`([^`\n]+)`")
 
 
 def with_code(text: str) -> Markup:
-    """A sentence, what stands between backticks as code. Escaped."""
+    """A sentence; text between backticks is code. Escaped."""
     return Markup(CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 

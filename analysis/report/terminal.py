@@ -100,7 +100,7 @@ ENDLESS = 100_000  # columns: every table has its natural width
 
 
 def _span_text(table: Table, span: slice, gap: int, color: bool, width: int, margins: bool) -> str:
-    """Some columns of a table, with the labels of its rows; the title stands over the first of them."""
+    """Some columns of a table, with the labels of its rows; the title is over the first of them."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable

@@ -27,7 +27,7 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 POWER = 0.8  # of the studies with so much data tell a difference as large as the one seen
-MAX_SEEDS = 200  # beyond, nobody would run them
+MAX_SEEDS = 200  # beyond, a study is not practical
 MAX_TIMES = 100  # as many requests
 LARGE_SAMPLE = 1_000_000  # degrees of freedom of a t distribution that is a normal one
 
@@ -87,7 +87,7 @@ def _market(metrics: Mapping[str, Any], tied: Sequence[str]) -> list[str]:
         return [f"The market with budgets does decide: there {first} is ahead of {listed(told)}."]
     if any(gap.low is None for gap in gaps.values()):
         return []
-    return [f"The market with budgets does not decide: {first}, first there, stands against {listed(told)}."]
+    return [f"The market with budgets does not decide: {first}, first there, contradicts {listed(told)}."]
 
 
 def more_data(metrics: Mapping[str, Any], gaps: Sequence[Estimate]) -> list[str]:

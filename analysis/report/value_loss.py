@@ -157,7 +157,7 @@ def _of_routes(metrics: Mapping[str, Any], stage: str, settings: Mapping[str, An
     }
     told = [f"{route} {percent_text(share, signed=False)}" for route, share in only.items() if share.value]
     sizes = [f"{number_text(size, 0)} of {route}" for route, size in settings["routes"].items()]
-    alone = f"Of the best page routes alone bring: {listed(told)}. " if told else ""
+    alone = f"Of the best page the routes alone bring: {listed(told)}. " if told else ""
     return (
         f"{alone}Try other quotas (`retrieval.routes.NAME.size`; now {listed(sizes)}), or a learned route "
         "(`model: NAME` in place of its kind)."

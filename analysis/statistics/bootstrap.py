@@ -431,7 +431,7 @@ def function_gaps(
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """How much greater function(sum over groups) is for an arm than for a later one, on the same resamples.
 
-    {arm: {later arm: {"value", "low", "high"}}}: every pair once; the last arm has nobody after it and is
+    {arm: {later arm: {"value", "low", "high"}}}: every pair once; the last arm has none after it and is
     left out. Arguments as in paired_function_intervals.
     """
     if len(sums_by_group) < 2:

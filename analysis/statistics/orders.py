@@ -19,10 +19,10 @@ from cascade_sim.analysis.statistics.estimates import finite
 def order_between_worlds(
     values: Mapping[str, Sequence[float | None]], *, is_relative: bool
 ) -> dict[str, Any] | None:
-    """The order of names by their mean over worlds, best (highest) first, and how firmly it stands.
+    """The order of names by their mean over worlds, best (highest) first, and how firm it is.
 
     values: {name: [its value in each world]}, those without a value in some world are left out; those that
-    are alike in every world have no order and stand as one, as "a = b". `pairs` has every pair in that order:
+    are alike in every world have no order and are one, as "a = b". `pairs` has every pair in that order:
     in how many worlds the first is strictly ahead (`kept`), and the spread between worlds of the paired
     difference (`seed_spread`), relative to the second if `is_relative`. `whole`: worlds
     in which all neighbours are in order. None with fewer than two names or worlds.

@@ -137,7 +137,7 @@ def outside_washout(
 ) -> NDArray[np.bool_]:
     """Rows that do not lie in the first `washout` seconds of a slot whose arm differs from the last one's.
 
-    Before the first slot everybody is on control. A slot without any row keeps the arm before it.  [N]
+    Before the first slot all are on control. A slot without any row keeps the arm before it.  [N]
     """
     times, treated = np.asarray(times, np.float64), np.asarray(is_treated, bool)
     number, first, row = np.unique(np.asarray(slots), return_index=True, return_inverse=True)

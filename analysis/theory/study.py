@@ -1,4 +1,4 @@
-"""Random distributions, each template loss minimised on them, and how the regret stands to its bound."""
+"""Random distributions, each template loss minimised on them, and the regret against its bound."""
 
 from __future__ import annotations
 

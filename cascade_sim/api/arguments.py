@@ -26,7 +26,7 @@ PLAIN: dict[str, tuple[type, str]] = {"int": (int, "an integer"), "str": (str, "
 
 
 def plain_arguments(function: Function) -> Function:
-    """Takes numpy's numbers and arrays as numbers and lists; refuses what is no whole number or no text."""
+    """Takes numpy's numbers and arrays as numbers and lists; refuses what is no integer or no text."""
     signature = inspect.signature(function)
 
     @wraps(function)
@@ -77,7 +77,7 @@ def as_file(scenario: ScenarioLike) -> Iterator[Path]:
         file.write_text(text.getvalue(), encoding="utf-8")
         try:
             yield file
-        except ScenarioError as error:  # lines of a file that nobody wrote mean nothing
+        except ScenarioError as error:  # lines of a file that was made here mean nothing
             raise ScenarioError([_without_place(line, str(file)) for line in error.problems]) from None
 
 

@@ -383,12 +383,12 @@ def landscape(
 
     opened = reopen(run_path(run), trusted(run, trust))
     ad = ad_number(opened.sim, ad)
-    seat = opened.arm(arm)
+    served = opened.arm(arm)
     own_bid = float(opened.sim.world.init_bid[ad])
     grid = np.array(given) if given else questions.bid_grid(own_bid, points or POINTS)
     n = min(requests or opened.scenario.phases.evaluate, opened.scenario.phases.evaluate)
     with Progress(quiet) as progress, progress.stage("landscape", n) as bar:
-        return LandscapeResult(questions.landscape(opened.sim, seat, ad, grid, n, bar.advance))
+        return LandscapeResult(questions.landscape(opened.sim, served, ad, grid, n, bar.advance))
 
 
 def checked_bids(bids: Sequence[float]) -> list[float]:

@@ -45,7 +45,7 @@ def rank_dots(
     """Fill ads, pctr and bid [R, slots+1] and cpc_micros [R, slots]; the first odd request, or -1.
 
     code [R, D] and ad_code [A, D]: whose products are the logits; D a multiple of 8. bid_of [A].
-    ids [R, n]: the candidates, ascending, -1 padding; with `are_all` everybody, and `tiles` hold ad_code
+    ids [R, n]: the candidates, ascending, -1 padding; with `are_all` all ads, and `tiles` hold ad_code
     without its padding. Odd is a logit that is no number, or a bid or a price that no auction takes.
     """
     n_requests, depth, width = len(code), ads.shape[1], code.shape[1]

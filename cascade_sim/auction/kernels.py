@@ -100,7 +100,7 @@ def price_listed(
     pricing is the place of the rule among NAMES, parameters are its own. rounding [3]: unit in micro-units
     (0 none), way, and the increment over the runner-up.
 
-    The reserves of an ad stand in the place of every lower score below it, as a bidder for each slot would.
+    The reserves of an ad take the place of every lower score below it, as a bidder for each slot would.
     """
     slots = cpc.shape[0]
     for k in range(slots):

@@ -111,7 +111,7 @@ def to_unit(price: Fraction, unit_micros: int, how: str) -> Fraction:
 
 
 def squashed(pctr: float, squashing: float) -> float:
-    """pCTR ** squashing; an ad that nobody clicks has quality 0 even for squashing 0."""
+    """pCTR ** squashing; an ad without any clicks has quality 0 even for squashing 0."""
     if pctr == 0:
         return 0.0
     return sqrt(pctr) if squashing == 0.5 else pctr**squashing

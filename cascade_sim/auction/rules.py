@@ -16,7 +16,7 @@ With a rounding, prices become multiples of its unit last of all: rounding down 
 never above b_k (float rounding could lift it there). The runner-up of the last slot takes part: prices come
 before the cut to the slots.
 
-In vcg the sum has a term for every slot from k on, also where nobody stands below (s_j = 0); x = 0 beyond the
+In vcg the sum has a term for every slot from k on, also where no ad is below (s_j = 0); x = 0 beyond the
 last slot. max(...) / q_k is the least bid with which the ad would have had slot j - 1, so the sum is what
 makes the bid that equals the value the best one, with reserves as without: the clicks that a slot adds to the
 one below are paid at the bid which wins them, and the first of them at the reserve.
@@ -263,7 +263,7 @@ def reprice(
     rounding: Rounding = EXACT,
     **parameters: float,
 ) -> NDArray[np.float64]:
-    """CPC [slots] or [R, slots] of lists already in rank order, under other qualities; nobody moves.
+    """CPC [slots] or [R, slots] of lists already in rank order, under other qualities; no ad moves.
 
     bid, quality: [m] or [R, m], winners in slot order and then the runner-up; what follows place slots + 1 is
     ignored. Bid 0 marks padding, at the end of a row. s_(k+1) is the score of the next ad listed, also where
@@ -411,7 +411,7 @@ def _place(request: int, candidate: int) -> str:
 
 
 def _slots(slots: int) -> int:
-    """A whole number from 1, of Python or numpy."""
+    """An integer from 1, of Python or numpy."""
     if not isinstance(slots, Integral) or isinstance(slots, bool):
         raise ValueError(f"slots is {slots!r}; it must be an integer, 1 or more")
     if slots < 1:

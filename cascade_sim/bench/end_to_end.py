@@ -36,7 +36,7 @@ def serving(sim: Simulation, arm: Arm, n_requests: int, rate: float = 0.01) -> f
 
 
 def unlogged(sim: Simulation, arm: Arm, n_requests: int) -> float:
-    """The same without exploration, up to the rows of the log, which nobody writes."""
+    """The same without exploration, up to the rows of the log, which are not written."""
 
     def serve() -> None:
         sim.arrivals.run_phase("bench", n_requests, partial(rows_to_log, sim, arm, 0.0), lambda *rows: None)

@@ -26,7 +26,7 @@ def auction_name(bidders: int, slots: int) -> str:
 def auction_rates(n_auctions: int = 1 << 18, at_once: int = 4096, repeats: int = 5) -> dict[str, Spread]:
     """Bids per CPU-second of bare GSP auctions in blocks: a row per filled slot goes to a Parquet log.
 
-    Bids and pCTRs are there from the beginning: no request arrives, nothing is scored, nobody clicks.
+    Bids and pCTRs are there from the beginning: no request arrives, nothing is scored, no user clicks.
     """
 
     def rate(bidders: int, slots: int) -> float:

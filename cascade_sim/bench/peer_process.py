@@ -1,4 +1,4 @@
-"""What runs in another Python beside the bench: somebody else's code, timed by its own CPU time.
+"""What runs in another Python beside the bench: another project's code, timed by its own CPU time.
 
     python beside.py auction-gym FOLDER    the folder is the checkout
     python beside.py auction-net FOLDER

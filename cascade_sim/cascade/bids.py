@@ -26,7 +26,7 @@ from cascade_sim.world.world import World
 
 USERS_FOR_MEAN = 512
 ADS_AT_ONCE = 1024  # of a learned mean; fixed, since a net's last bits may depend on it
-MIN_MEAN = 1e-300  # a model that predicts 0 for everybody still has a ratio
+MIN_MEAN = 1e-300  # a model that predicts 0 for all ads still has a ratio
 
 
 class Rates(Protocol):
@@ -63,7 +63,7 @@ class DotRates:
 
     def __init__(self, name: str, ad: np.ndarray, offset: np.ndarray, users_for_mean: np.ndarray):
         self.name, self._ad, self._offset, self._users_for_mean = name, ad, offset, users_for_mean
-        self._mean = np.full(len(ad), np.nan)  # of ads that nobody asked for yet
+        self._mean = np.full(len(ad), np.nan)  # of ads not asked for yet
 
     def code(self, block) -> np.ndarray:
         """Codes of the requests.  [R, d] float32"""

@@ -20,7 +20,7 @@ Values = Callable[..., np.ndarray]
 
 
 class BlockCache:
-    """Of one block. The arrays that it hands out are shared: nobody may write into them."""
+    """Of one block. The arrays that it hands out are shared and read-only."""
 
     def __init__(self) -> None:
         self._sets: dict[object, np.ndarray] = {}
@@ -42,7 +42,7 @@ class BlockCache:
         answered from the whole.
         """
         known = self._known.pop(key, [])
-        self._known[key] = known  # the last one used stands last
+        self._known[key] = known  # the last one used is last
         for whole, values in known:
             if whole is ids:
                 return values
@@ -63,14 +63,14 @@ class BlockCache:
         kept = self._made.pop(key, None)
         if kept is None:
             kept = (of, compute())  # while an array is kept, no other has its id
-        self._made[key] = kept  # the last one used stands last
+        self._made[key] = kept  # the last one used is last
         made: Made = kept[1]
         return made
 
     def trim(self, most_sets: int, most_known: int, most_made: int) -> None:
         """Forget all but the first pre-ranking set and the latest others, and what was used longest ago.
 
-        The first is that of the arm as it is, to which everybody comes back.
+        The first is that of the arm as it is, to which all arms come back.
         """
         for key in list(self._sets)[1 : len(self._sets) - max(most_sets - 1, 0)]:
             gone = self._sets.pop(key)

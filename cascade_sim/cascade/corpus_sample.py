@@ -64,7 +64,7 @@ def _tries(size: int, share: float) -> int:
 
 
 def _is_repeated(ids: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which ids stand before in their row already.  [R, m]"""
+    """Which ids are in their row already.  [R, m]"""
     order = np.argsort(ids, axis=1, kind="stable")
     ascending = np.take_along_axis(ids, order, 1)
     is_repeated = np.zeros(ids.shape, bool)

@@ -1,7 +1,7 @@
 """The shorter way through ranking and auction, where nothing between the net and the page is asked for.
 
 A two-tower ranker says a dot product of each pair, init-bids are of ads alone, and eCPM needs no more than
-the two: then a request is scored, ordered and priced at once (`auction.dot_auction`), and nobody ever sees
+the two: then a request is scored, ordered and priced at once (`auction.dot_auction`), and no caller ever sees
 the scores of those who lost. `serve` decides the same, to the last bit, without it.
 """
 
@@ -40,7 +40,7 @@ def ranked_fused(block: Block, ids: np.ndarray, arm: Arm, platform: Platform) ->
     assert isinstance(scorer, TowersScorer)
     if ids.size == 0:
         return None
-    are_all = ids.shape[1] == n_ads and is_full(ids)  # so many different ads: everybody
+    are_all = ids.shape[1] == n_ads and is_full(ids)  # so many different ads: all
     bid = np.ones(n_ads) if arm.last.bid == "none" else platform.bids.init_bid
     found = dot_auction(
         scorer.request_code(block),

@@ -33,7 +33,7 @@ def named_fusion(name: str, extra: dict, squashing: float = 1.0, charging: str =
 def fused_quality(fusion: Fusion, pctr: np.ndarray, pcvr) -> np.ndarray:
     """pctr^a * pcvr^b; `pcvr` is a function, called only when it counts.  [R, m]
 
-    A zero pCTR has zero quality even for exponent 0: an ad nobody clicks cannot win a click auction.
+    A zero pCTR has zero quality even for exponent 0: an ad without clicks cannot win a click auction.
     """
     if fusion.is_bid_alone:
         return np.ones(pctr.shape)

@@ -77,7 +77,7 @@ def take(
 
     due_micros [R, k] int64 and payer [R, k] int, the advertiser of a filled slot. `took_part` [advertisers]
     int64 grows by the requests that an advertiser entered with money left. Returns what was taken [R, k]
-    int64, and where it ended: `stop`, or behind the first request that left somebody with nothing.
+    int64, and where it ended: `stop`, or behind the first request that left an advertiser with nothing.
     """
     taken = np.zeros_like(due_micros)
     return taken, int(_take(due_micros, payer, available_micros, entrants, took_part, start, stop, taken))

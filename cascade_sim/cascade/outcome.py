@@ -80,7 +80,7 @@ def outcome(
 
 
 def seen(block: Block, slots: int, truth: GroundTruth | ObservedClicks, charging: str) -> np.ndarray:
-    """Chances that what stands in the slots of a page is charged, where impressions are.  [R, slots]
+    """Chances that what is in the slots of a page is charged, where impressions are.  [R, slots]
 
     An exposed one is; where nothing tells exposure, and where slots are charged, each that is won.
     """
@@ -89,7 +89,7 @@ def seen(block: Block, slots: int, truth: GroundTruth | ObservedClicks, charging
 
 
 def exposure_draws(block: Block, slots: int, seed: int) -> np.ndarray:
-    """The same whatever ad stands there.  [R, slots]"""
+    """The same whatever ad is there.  [R, slots]"""
     return draws.uniform(seed, "exposure", block.requests[:, None], np.arange(slots)[None, :])
 
 

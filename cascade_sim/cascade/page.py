@@ -4,7 +4,7 @@
     at_reserve   no auction took place: a click costs the reserve, or the bid if that is less
     list_priced  every ad pays the least bid with which it would have been on the list
 
-and for lists that are in their order already, `cpc_in_order` (the auction's rules, nobody moves) and
+and for lists that are in their order already, `cpc_in_order` (the auction's rules, no ad moves) and
 `cpc_at_reserve` give the prices alone.
 
 Prices become whole micro-units here, never above the bid.
@@ -156,7 +156,7 @@ def at_reserve(
 def list_priced(page: Page, rules: Rules) -> Page:
     """The page with prices that do not depend on the place: what outbids the first ad beyond the list.
 
-    Each ad is priced as if it stood alone above the runner-up.
+    Each ad is priced as if it were alone above the runner-up.
     """
     shape = page.cpc_micros.shape
 

@@ -57,7 +57,7 @@ class ConstantScorer:
 
 @of_pairs(lambda truth: True)
 def true_ctr(block, ids, truth):
-    """The true CTR of these candidates, whoever asks for it.  [R, m]"""
+    """The true CTR of these candidates, for any arm.  [R, m]"""
     return truth.ctr(block, ids)
 
 
@@ -148,7 +148,7 @@ class TowersScorer(ModelScorer):
 
     @cached_property
     def tiles(self) -> np.ndarray:
-        """The codes of all ads, eight side by side, for those who score everybody."""
+        """The codes of all ads, eight side by side, for scorers of all ads."""
         return tiled(self.ad_code[:, : self._width])
 
     def request_code(self, block) -> np.ndarray:

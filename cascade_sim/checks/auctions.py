@@ -234,7 +234,7 @@ def _rules(
             at = int(rng.integers(bid.size))
             score_floor = float(bid.flat[at]) * squashed(float(pctr.flat[at]), squashing)
     if score_floor and squashing not in (0.0, 0.5, 1.0, 2.0):
-        score_floor *= 0.75  # nobody exactly at it: powers differ in the last bit
+        score_floor *= 0.75  # no ad exactly at it: powers differ in the last bit
     effects = None
     if rng.random() < 0.8:
         drawn = rng.choice([0.25, 0.5, 0.75, 1.0], slots) if kind == "grid" else rng.uniform(0.01, 1.0, slots)

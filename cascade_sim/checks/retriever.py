@@ -5,7 +5,7 @@
 
 The contract: `Class(visible, **options)` with `retrieve(requests, size, available)` -> [R, n <= size] ad ids,
 ascending, each once, -1 at the end, of ads that are there; and `score(requests, ids)` -> [R, m], finite. It
-changes nothing it is given, and a request has the same answer whoever comes with it. The tests need no run:
+changes nothing it is given, and a request has the same answer in every batch. The tests need no run:
 a small world, whose ads come and go, is made here.
 """
 
@@ -211,7 +211,7 @@ def repeatable(subject: Subject) -> str:
 
 
 def by_request(subject: Subject) -> str:
-    """A request has the same answer whoever comes with it."""
+    """A request has the same answer in every batch."""
     ids = np.tile(np.arange(ADS, dtype=np.int32), (REQUESTS, 1))
     whole, said = subject.retrieved().copy(), subject.scored(ids).copy()
     for rows in (slice(0, 1), slice(10, 31), slice(REQUESTS - 1, None, -3)):
@@ -219,12 +219,12 @@ def by_request(subject: Subject) -> str:
         if not np.array_equal(_wide(part), _wide(whole[rows])):
             at = int(np.argmax((_wide(part) != _wide(whole[rows])).any(axis=1)))
             raise CheckFailed(
-                f"expected the same ads for a request whoever comes with it, found others for request "
+                f"expected the same ads for a request in every batch, found others for request "
                 f"{subject.requests(rows).ids[at]} among {len(part)} than among {REQUESTS}"
             )
         if not np.allclose(subject.scored(ids[rows], rows), said[rows], rtol=1e-4, atol=1e-6):
-            raise CheckFailed("expected the same scores whoever comes with a request, found others")
-    return "the same ads for a request, whoever comes with it"
+            raise CheckFailed("expected the same scores for a request in every batch, found others")
+    return "the same ads for a request in every batch"
 
 
 def side_effects(subject: Subject) -> str:

@@ -105,7 +105,7 @@ plot_option = click.option(
 
 
 def _trust(context: click.Context, parameter: click.Parameter, given: bool) -> bool | Callable[[str], bool]:
-    """True if it was given; on a terminal whoever sits there is asked, once for all the command loads."""
+    """True if it was given; on a terminal the user is asked, once for all the command loads."""
     if given or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return given
     answers: list[bool] = []

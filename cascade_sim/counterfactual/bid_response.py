@@ -53,7 +53,7 @@ class OwnBid:
     steps: tuple[OwnStep, ...]  # of pre-ranking, in their order
     quality: NDArray[np.float64]  # in the auction
     factor: NDArray[np.float64]
-    next_ad: NDArray[np.int64]  # ranked next in the auction, -1 if nobody is
+    next_ad: NDArray[np.int64]  # ranked next in the auction, -1 if none is
     next_score: NDArray[np.float64]
     reserve: NDArray[np.float64]  # per click, of the ad's request
 

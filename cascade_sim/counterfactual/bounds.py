@@ -2,7 +2,7 @@
 
 An ad that was charged less than the new reserve may have bid more than that, and would pay the reserve; or
 less, and would be gone. One that was charged more stays; in a second-price rule it pays between the reserve
-and what it paid, as whoever priced it may be gone. Clicks are taken as logged: who would have moved up is
+and what it paid, as the ad that priced it may be gone. Clicks are taken as logged: who would have moved up is
 not known.
 """
 
@@ -68,7 +68,7 @@ def refuse_winners(scenario: Scenario, spec: ArmSpec, points: Sequence[Point], f
     """Refused, with bounds where there are any, if the log has winners and prices alone."""
     if scenario.world.replay is None or about_of(scenario.world, folder)[0].level != "winners":
         return
-    why = f"the log completeness is 'winners', so nobody knows who lost, or with what bid; {WOULD_HELP}"
+    why = f"the log completeness is 'winners', so the losers and their bids are unknown; {WOULD_HELP}"
     require_reproduced(scenario, folder)
     for point in points:
         for change in point:

@@ -115,7 +115,7 @@ def _measured(folder: Path) -> dict[str, Any]:
 
 
 def _value(world: Mapping[str, Any], arm: str, measure: str, of: str) -> float:
-    """NaN where it is undefined; UserError where nobody knows it."""
+    """NaN where it is undefined; UserError where it was not measured."""
     name = measure.removesuffix(RELATIVE)
     own = world["arms"][arm]
     if name in own:

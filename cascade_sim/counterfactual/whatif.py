@@ -46,6 +46,7 @@ from cascade_sim.scenario.serving_parameters import arm_parameters
 from cascade_sim.storage.files import below, storage_errors, write_file
 from cascade_sim.storage.folder import json_text, open_run
 from cascade_sim.storage.tables import tables
+from cascade_sim.study.cost import cost_section, totals
 from cascade_sim.study.evaluate import ArmBlock, ArmEvaluation, Served
 from cascade_sim.study.results import arm_metrics, combine_sections, ratio_sample, vector_samples
 from cascade_sim.study.simulation import Simulation
@@ -287,7 +288,7 @@ def worlds_of(run: Path) -> list[Path]:
 
 
 def _with_scenario(sim: Simulation, scenario: Scenario) -> Simulation:
-    """The same world and seats under a scenario that names other fusions."""
+    """The same world and stage models under a scenario that names other fusions."""
     twin = copy.copy(sim)
     twin.scenario = scenario
     return twin
@@ -327,6 +328,7 @@ def ask(
         unsure = evaluation.uncertainty.words
         notes = [*([] if evaluation.has_exposure else [NO_EXPOSURE]), *([unsure] if unsure else [])]
         known = {} if stated.facts is None else {"replay": stated.facts}
+        costs = {arm: {"cost": totals(own)} for arm, own in cost_section(evaluation).get("cost", {}).items()}
         return {
             name: {
                 "arm": where.arm,
@@ -335,11 +337,13 @@ def ask(
                 "current": {
                     "settings": _settings_current(scenario, own, question),
                     "metrics": measured[CURRENT],
+                    **costs.get(CURRENT, {}),
                 },
                 "points": [
                     {
                         "settings": {change.path: change.value for change in point},
                         "metrics": measured[served[name, i]],
+                        **costs.get(served[name, i], {}),
                         "variance_reduction": _logarithms(
                             evaluation.variance_reduction(CURRENT, served[name, i])
                         ),

@@ -156,7 +156,7 @@ class ReopenedRun:
         if self.trust is True or (callable(self.trust) and self.trust(words)):
             return
         raise UserError(
-            f"{words}. A run's folder may come from anybody, so that is not done unasked: look at the code, "
+            f"{words}. A run's folder may come from anywhere, so that is not done unasked: look at the code, "
             "then give --trust (in Python trust=True)"
         )
 

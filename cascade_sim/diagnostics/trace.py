@@ -176,7 +176,7 @@ def page_rows(sim: Simulation, request: Request, decision: Decision) -> list[dic
 def true_best(sim: Simulation, request: Request, arm: Arm, decision: Decision) -> list[dict[str, Any]]:
     """The ads an oracle cascade would show, best first, and the stage that dropped each; None: shown.
 
-    Nobody knows them in a log.
+    A log does not have them.
     """
     if not sim.environment.has("truth"):
         return []
@@ -266,7 +266,7 @@ def _true_values(sim: Simulation, arm: Arm, alone: Block) -> np.ndarray:
 def _retrieval_row(
     sim: Simulation, request: Request, arm: Arm, found: np.ndarray, ad: int
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Where the ad stands in retrieval, and the ads `found` best first; of a log, all that were logged."""
+    """Rank of the ad in retrieval, and the ads `found` best first; of a log, all that were logged."""
     there = sim.environment.corpus(request.alone)
     if not sim.environment.has("corpus"):  # no score is known; it is a candidate: retrieval brought it
         return logged_row(there, ad), there
@@ -334,7 +334,7 @@ def logged_row(there: np.ndarray, ad: int) -> dict[str, Any]:
 
 
 def stage_row(stage: str, scores: np.ndarray, ids: np.ndarray, ad: int, passes: int) -> dict[str, Any]:
-    """Where an ad stands in a stage that passes on its best `passes`; ties go to the smaller id.
+    """Rank of an ad in a stage that passes on its best `passes`; ties go to the smaller id.
 
     last_in: the lowest score that passes; first_out: the highest that does not, None if all pass.
     """
@@ -371,7 +371,7 @@ def _with_ad(table: np.ndarray, row: int, best_first: np.ndarray, ad: int) -> np
 
 
 def _ranking_row(request: Request, arm: Arm, platform: Platform, ids: np.ndarray, ad: int) -> dict[str, Any]:
-    """Where an ad stands in the auction among these candidates.
+    """Rank of an ad in the auction among these candidates.
 
     A page with as many slots as candidates shows the whole order; ads that may not take part are not in it.
     """
@@ -423,7 +423,7 @@ def from_stage(arm: Arm, at: int, ids: np.ndarray) -> Arm:
 
 @dataclass(frozen=True, eq=False)
 class FixedSets:
-    """Retrieval of one block whose candidates are given, as they stand."""
+    """Retrieval of one block whose candidates are given, as they are."""
 
     ids: np.ndarray
     name: str = "given"

@@ -1,7 +1,7 @@
 """Ray, on this machine or on a cluster: `pip install 'cascade_sim[ray]'`.
 
 Without an address a Ray of one's own is started and ended with the work. It listens on the loopback alone and
-asks for a token that nobody else knows: whoever reaches a Ray without one can run code in it. With an address
+asks for a secret token: any process that reaches a Ray without one can run code in it. With an address
 the cluster there is used (docs/scale.md): code travels, worlds are built there from their scenario and seed,
 results lie in a folder that all machines see.
 
@@ -50,7 +50,7 @@ INSTALL = "pip install 'cascade_sim[ray]'"
 UNDER_WAY = 2  # tasks of chunks for each CPU: one at work, one at hand
 OBJECT_STORE = 256 << 20  # bytes; results on the way, of one machine's own Ray
 
-# What Ray does unless it is told otherwise: report home, listen to the network, let anybody in. The third
+# What Ray does unless it is told otherwise: report home, listen to the network, let any process in. The third
 # name is what makes it keep 127.0.0.1, which it otherwise replaces by the address on the network.
 ALONE = {"RAY_AUTH_MODE": "token", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 ALWAYS = {"RAY_USAGE_STATS_ENABLED": "0"}
@@ -325,7 +325,7 @@ def _working(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _mark(folder: Path, undo: ExitStack) -> Path:
-    """A file of a name that nobody can guess, for others to look for; gone with `undo`."""
+    """A file of a name that cannot be guessed, for others to look for; gone with `undo`."""
     folder_inside(folder.parent, folder.name)
     with storage_errors(folder):
         mark = temporary(folder / "seen")
@@ -369,7 +369,7 @@ def _look(marks: Sequence[str]) -> Answer:
 
 
 def _check_machines(here: Answer, told: Mapping[str, Mapping[str, Any]], marks: Sequence[Path]) -> None:
-    """UserError where a machine would leave other results, or leave them where nobody finds them."""
+    """UserError where a machine would leave other results, or leave them where they are not found."""
     import warnings
 
     own = unpacked("this machine", here)

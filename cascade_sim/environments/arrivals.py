@@ -197,7 +197,7 @@ class Arrivals:
         yield queue.put(None)
 
     def _arrived(self, queue: simpy.Store) -> Iterator[Chunk]:
-        """The blocks as they come, for whoever serves them: time passes as the next one is asked for."""
+        """The blocks as they come, for the server: time passes as the next one is asked for."""
         while True:
             chunk = self.env.run(until=queue.get())
             if chunk is None:
@@ -247,7 +247,7 @@ class ResampledArrivals(Arrivals):
         return self.of_requests(self._requests(phase, index, n_requests))
 
     def again(self, requests: np.ndarray, users: np.ndarray, context: np.ndarray, times: np.ndarray) -> Block:
-        """With the slots and reserves of the logged requests that stand behind them."""
+        """With the slots and reserves of the logged requests that they are drawn from."""
         return self.of_requests(requests)
 
     def until(self, phase: str, n_before: int, end: float) -> Block:
@@ -261,7 +261,7 @@ class ResampledArrivals(Arrivals):
                 return self.of_requests(requests[: int(np.searchsorted(times, end))])
 
     def of_requests(self, requests: np.ndarray) -> Block:
-        """These requests, whoever stands behind each."""
+        """These requests, of whatever users."""
         (rows, times), columns = self._replay.resampling.place(requests), self._replay.store.requests
         reserve, users = columns["reserve"][rows], columns["user"][rows]
         parameters = RequestOverrides(

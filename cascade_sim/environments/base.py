@@ -106,7 +106,7 @@ class Environment(protocols.Environment[Block, Arm, Decision, Outcome, Clusters,
     def expected_clicks(
         self, block: Block, row: NDArray[np.int64], is_own: NDArray[np.bool_], ad: int
     ) -> NDArray[np.float64]:
-        """Clicks to be expected of an ad where it stands, alone: on pages of rows of a block.  [B, I, k]"""
+        """Clicks to be expected of an ad in its slot, alone: on pages of rows of a block.  [B, I, k]"""
         ctr = self.ctr(block, np.full((len(block), 1), ad, np.int32))[row, 0]
         return np.where(is_own, self.world.slot_effects[: is_own.shape[2]] * ctr[:, None], 0.0)
 
@@ -119,7 +119,7 @@ class Environment(protocols.Environment[Block, Arm, Decision, Outcome, Clusters,
         return by_request(log, expected, n_requests, self.charged(log, expected, charging))
 
     def seen(self, block: Block, slots: int, charging: str) -> NDArray[np.float64]:
-        """Chances that what stands in the slots of pages is charged, where impressions are.  [R, slots]"""
+        """Chances that what is in the slots of pages is charged, where impressions are.  [R, slots]"""
         return seen(block, slots, self._truth, charging)
 
     def charged(self, log: Log, expected: NDArray[np.float64], charging: str) -> NDArray[np.float64]:

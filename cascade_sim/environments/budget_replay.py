@@ -3,7 +3,7 @@
 Each arm has a ledger of its own. A block is served with those who have something left, and what is due is
 taken request after request, up to the first one that leaves an advertiser with nothing; the requests behind
 it that had ads of that advertiser are then served again without them. So pages do not depend on how requests
-were cut into blocks, and nobody pays more than a budget. Days begin at midnight in the log's zone.
+were cut into blocks, and no advertiser pays more than a budget. Days begin at midnight in the log's zone.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class BudgetReplay:
         work.serve(np.arange(n), own.is_out)
         taken = np.zeros((n, arm.slots), np.int64)
         most, start = taken.copy(), 0
-        entrants, entered = np.zeros((n, 0), np.int64), np.zeros(0, np.int64)  # nobody asks who entered
+        entrants, entered = np.zeros((n, 0), np.int64), np.zeros(0, np.int64)  # who entered is not asked for
         while start < n:
             was_out = own.is_out
             if int(days[start]) != own.day:
@@ -128,12 +128,12 @@ class BudgetReplay:
 
 
 class _Work:
-    """A block on its way: pages and what is due for them, served again where somebody has run out."""
+    """A block on its way: pages and what is due for them, served again where a budget ran out."""
 
     def __init__(self, sim: Replaying, block: Block, arm: Arm):
         self._sim, self._block, self._arm = sim, block, arm
         self._owner = sim.world.advertiser
-        self.is_whole = True  # nobody was left out of any request
+        self.is_whole = True  # no ad was left out of any request
         self.decision: Decision
         self.due: np.ndarray  # [R, k] int64
         self._outcome: Outcome | None = None  # of the whole block, as long as it is served in one
@@ -161,7 +161,7 @@ class _Work:
         if start >= len(self._block) or np.array_equal(was_out, is_out):
             return
         rows = np.arange(start, len(self._block))
-        if not (was_out & ~is_out).any():  # nobody comes back: only who had them is concerned
+        if not (was_out & ~is_out).any():  # no ad comes back: only who had them is concerned
             ids = self.decision.retrieved[start:]
             is_new = (is_out & ~was_out)[self._owner]
             rows = rows[((ids >= 0) & is_new[ids]).any(axis=1)]

@@ -76,7 +76,7 @@ def _by_request(store: LogStore, n_requests: int, seed: int) -> Clusters:
 
 
 def _by_user(store: LogStore, n_requests: int, seed: int) -> Clusters:
-    """Users; a request of nobody known is a unit of its own."""
+    """Users; a request of an unknown user is a unit of its own."""
     user = store.requests["user"][:n_requests].astype(np.int64)
     request = np.arange(n_requests, dtype=np.int64)
     key = np.where(user >= 0, user, int(user.max(initial=0)) + 1 + request)

@@ -18,13 +18,13 @@ from cascade_sim.logs.store.store import LogStore
 
 HELD_FIXED = (
     "the log: the same requests with the same candidates, bids, predictions and pages of as many slots",
-    "the clicks: logged ones where the same ad stands in the same slot of the same request, else the click "
+    "the clicks: logged ones where the same ad is in the same slot of the same request, else the click "
     "model's, cross-fitted on the log",
     "the bids: advertisers do not react to the change",
 )
 REPLAYED_BUDGETS = "the logged budgets: an exhausted one is in no later auction of its day"
 FELT_BUDGETS = "budgets: implicit in the logged auctions; none is exhausted earlier or later"
-SAME_EXPOSURE = "which slots of a request are seen, whatever ad stands there"
+SAME_EXPOSURE = "which slots of a request are seen, whatever ad is there"
 UNCONTROLLED = (
     "Differences between runs on a log are taken without its click model as control variate, which `whatif` "
     "uses: for the same change its lift is another number, mostly with a shorter interval."

@@ -8,15 +8,15 @@ from cascade_sim.cascade.serve import Block
 from cascade_sim.foundation import random as draws
 from cascade_sim.scenario.market import DAY, Designs
 
-UNITS = ("request", "user", "switchback", "everyone", "nobody")
+UNITS = ("request", "user", "switchback", "all", "none")
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """Treated: draws.uniform(seed, "assignment", id) < share, from `start` on; before it, nobody.
+    """Treated: draws.uniform(seed, "assignment", id) < share, from `start` on; before it, none.
 
     The id is the request's, the user's, or the number of the time slot of `length` seconds since the
-    simulation began. `everyone` is a launch at `start`, `nobody` is no trial at all.
+    simulation began. `all` is a launch at `start`, `none` is no trial at all.
     """
 
     unit: str
@@ -35,8 +35,8 @@ class Assignment:
 
     def is_assigned(self, block: Block) -> np.ndarray:
         """On which side of the draw each request falls, before and after `start`.  [R] bool"""
-        if self.unit in ("everyone", "nobody"):
-            return np.full(len(block), self.unit == "everyone")
+        if self.unit in ("all", "none"):
+            return np.full(len(block), self.unit == "all")
         return draws.uniform(self.seed, "assignment", self._ids(block)) < self.share
 
     def _ids(self, block: Block) -> np.ndarray:

@@ -104,7 +104,7 @@ def paired_by_day(days: Mapping[str, Mapping[str, Sequence[float]]], length: flo
 def truth_effects(
     launch: Mapping[str, Sequence[float]], control: Mapping[str, Sequence[float]], pre_days: int, days: float
 ) -> dict[str, Any]:
-    """Every measure with everybody treated against nobody, from the hours of the two markets."""
+    """Every measure with all treated against none, from the hours of the two markets."""
     n = int(np.ceil(days))
 
     def sums(hours: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:

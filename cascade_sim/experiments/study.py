@@ -1,8 +1,8 @@
 """Experiments on a market, and what a launch would bring: the section `market.designs` of metrics.json.
 
-Truth is a market in which everybody gets the treatment from the first day of the trial on, less one in which
-nobody does: the same requests, the same draws, so for these days of this world it is exact. Each design is
-lived through as it would be in production, and read as an experimenter would.
+Truth is a market in which all requests get the treatment from the first day of the trial on, less one in
+which none does: the same requests, the same draws, so for these days of this world it is exact. Each design
+is run as it would be in production, and read as an experimenter would.
 
 Checkpoints and tables are those of a market called design-KIND (split budgets: design-budget-control and
 design-budget-treatment); the table has a column `is_treated`.
@@ -41,7 +41,7 @@ def run_designs(sim: Simulation, context: RunContext) -> dict[str, Any]:
     """Every design of the scenario, the truth, and how far each design is from it."""
     study = DesignStudy(sim, context)
     spec, market = study.spec, study.market
-    launch, control = study.launch(), study.nobody()
+    launch, control = study.launch(), study.none_treated()
     truth = truth_effects(launch["hours"], control["hours"], spec.pre_days, market.days)
     kinds = {}
     for kind in spec.kinds:
@@ -79,15 +79,15 @@ class DesignStudy:
             role: (sim.arm(name, arms[name]), arm_market(sim, arms[name])) for role, name in names.items()
         }
 
-    def nobody(self) -> dict[str, Any]:
+    def none_treated(self) -> dict[str, Any]:
         """The control's own market, which has run before."""
         return self._finished(control_arm(self.sim.scenario))
 
     def launch(self) -> dict[str, Any]:
-        """Everybody treated from the trial's first day on; without days before it, the treatment's market."""
+        """All treated from the trial's first day on; without days before it, the treatment's market."""
         if self.spec.pre_days == 0:
             return self._finished(self.spec.treatment)
-        return self._market(LAUNCH, "everyone", lambda run, figures: {"hours": figures["hours"]})
+        return self._market(LAUNCH, "all", lambda run, figures: {"hours": figures["hours"]})
 
     def shared(self, kind: str) -> dict[str, Any]:
         """A design whose arms share budgets and bidders."""
@@ -116,8 +116,8 @@ class DesignStudy:
             return {"days": sums["treatment" if run.part else "control"], "overspend": figures["overspend"]}
 
         parts = {
-            "control": self._market("budget-control", "nobody", read, part=False),
-            "treatment": self._market("budget-treatment", "everyone", read, part=True),
+            "control": self._market("budget-control", "none", read, part=False),
+            "treatment": self._market("budget-treatment", "all", read, part=True),
         }
         days = {role: part["days"] for role, part in parts.items()}
         return {

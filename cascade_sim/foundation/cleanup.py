@@ -1,6 +1,6 @@
 """What a command has made for a while and must not leave behind: locks, temporary files.
 
-Whoever makes such a thing takes it away again in a `finally`. But Ctrl-C falls anywhere, also between the
+The maker of such a thing takes it away again in a `finally`. But Ctrl-C falls anywhere, also between the
 making and the `finally`, and into the taking away itself. So a thing is registered before it is made and
 unregistered when it is gone, and what is left at the end of the command (`signals.stoppable`), or else of the
 process, is taken away then.

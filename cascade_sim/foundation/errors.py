@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend: the message is the whole explanation, no traceback follows."""
+"""Errors that are the user's to fix: the message is the whole explanation, no traceback follows."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ class UserError(Exception):
 
 
 class Notice(UserWarning):
-    """What a reader should know and need not mend. The command line prints `note: …`."""
+    """What a reader should know and need not fix. The command line prints `note: …`."""
 
 
 class ScenarioError(UserError):

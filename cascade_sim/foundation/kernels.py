@@ -206,7 +206,7 @@ def n_filled(ids: np.ndarray) -> np.ndarray:
 
 
 def is_one_row(ids: np.ndarray) -> bool:
-    """Whether all rows of [R, n] are one and the same in memory, as where everybody meets the same ads."""
+    """Whether all rows of [R, n] are one and the same in memory, as where all requests meet the same ads."""
     return len(ids) > 1 and ids.strides[0] == 0
 
 

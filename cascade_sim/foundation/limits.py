@@ -1,6 +1,6 @@
 """Sizes that bound memory: what the engine works with, and what the estimate of a study's memory counts with.
 
-Each stands here once, below both: `scenario.memory` may not import the engine, and a copy would go stale
+Each is here once, below both: `scenario.memory` may not import the engine, and a copy would go stale
 without a sound. A change of GROUPS or MAX_ROWS changes intervals.
 """
 

@@ -221,7 +221,7 @@ class Progress:
 
 
 def _to_stderr(line: str) -> None:
-    """A line for whoever reads along; if nobody does any more, the work goes on."""
+    """A line for the reader of a log; if the stream is closed, the work goes on."""
     with suppress(OSError, ValueError):
         print(shown(line), file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: work is unwound, locks are released, temporary files go, and nobody swallows them.
+"""Ctrl-C and SIGTERM: work is unwound, locks are released, temporary files go, and no code swallows them.
 
 Slurm, Kubernetes and `timeout` send SIGTERM; it is an interrupt like Ctrl-C with an exit code of its own. An
 interrupt that falls into code which swallows it (a bare `except`, a callback that runs inside a library)
@@ -22,13 +22,13 @@ STOPPED = 128 + signal.SIGTERM  # the exit code that a shell shows for it
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM. Whoever cleans up after Ctrl-C cleans up after it as well."""
+    """SIGTERM. Code that cleans up after Ctrl-C cleans up after it as well."""
 
 
 class _Signals:
     """What came in since `stoppable` began to listen."""
 
-    is_heard = False  # whether somebody listens: an interrupt that no signal brought is then a forged one
+    is_heard = False  # whether signals are handled: an interrupt that no signal brought is then a forged one
     came: type[KeyboardInterrupt] | None = None
     is_over = False  # whether the work has ended: there is nothing left to interrupt
 
@@ -66,7 +66,7 @@ def stoppable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # Python gives signals to the main thread alone
         return
-    held = cleanup.registered()  # by whoever calls a command from Python
+    held = cleanup.registered()  # by the caller of a command in Python
     before = {number: signal.getsignal(number) for number in ours}
     taken = [number for number, usual in ours.items() if before[number] == usual]
     for number in taken:
@@ -94,5 +94,5 @@ def check_interrupt() -> None:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether somebody wants the work to stop, rather than code that raises what an interrupt would."""
+    """Whether the user wants the work to stop, rather than code that raises what an interrupt would."""
     return isinstance(error, KeyboardInterrupt) and (_Signals.came is not None or not _Signals.is_heard)

@@ -1,7 +1,7 @@
 """What goes to a terminal: text in which nothing steers it, and the one function that prints.
 
 A name from a log may hold a sequence that clears the screen, or marks that turn the order of letters around.
-Such signs are written out, `\\x1b` for ESC and `\\u202e` for RIGHT-TO-LEFT OVERRIDE; whoever reads sees what
+Such signs are written out, `\\x1b` for ESC and `\\u202e` for RIGHT-TO-LEFT OVERRIDE; the reader sees what
 is there. Signs beyond ASCII are written as JSON writes them, so JSON that is printed stays the same JSON.
 
 Colours are signs of that kind as well. Text of ours that has them is `Shown`: it was made harmless before it
@@ -46,7 +46,7 @@ def shown(text: object) -> Shown:
 
 
 def in_line(name: object) -> str:
-    """A name as it stands in a line: an end of a line in it is written out as well."""
+    """A name within a line: an end of a line in it is written out as well."""
     return whole_signs(str(name)).translate(IN_LINE)
 
 

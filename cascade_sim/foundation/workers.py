@@ -70,7 +70,7 @@ Answer = tuple[str, Any]  # how a job ended (done, refused, problems, starved, f
 
 
 def answer_of(function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Answer:
-    """Do a job and say how it ended. Errors become text: somebody's own need not survive the way."""
+    """Do a job and say how it ended. Errors become text: those of user code need not survive the way."""
     try:
         return "done", function(*arguments, **options)
     except ScenarioError as error:
@@ -270,7 +270,7 @@ def _job(pipe: Connection) -> bool:
     answer = answer_of(function, arguments, options)
     try:
         pipe.send(answer)
-    except OSError:  # nobody listens any more
+    except OSError:  # the parent is gone
         raise
     except Exception as error:  # it is pickled before anything is sent, so the pipe is still whole
         pipe.send(("failed", (f"its answer cannot be sent: {error}", traceback.format_exc())))

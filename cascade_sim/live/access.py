@@ -49,7 +49,7 @@ class AccessPolicy:
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def knows(self, host: str) -> bool:
-        """Whether a Host header is one of ours: a name that resolves to us by somebody's trick is not."""
+        """Whether a Host header is one of ours: a name that resolves to us by a trick is not."""
         parts = HOST.fullmatch(host.lower())
         if parts is None:
             return False

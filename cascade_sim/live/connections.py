@@ -1,6 +1,6 @@
 """Connections of the page's server: how many there may be, and how long one may wait with its question.
 
-Whoever opens a connection and does not ask is let go after some seconds. Where there are too many, the one
+A client that connects and does not ask is let go after some seconds. Where there are too many, the one
 that has waited longest without being answered goes first, so that a person is answered while others hang.
 """
 

@@ -210,7 +210,7 @@ def payers(session: Session, variant: list[Served], current: list[Served]) -> di
 
 
 def name_of(session: Session, kind: str, code: int) -> str:
-    """What somebody is called: by a number or, of an imported log, as the log has it."""
+    """The name of an advertiser: by a number or, of an imported log, as the log has it."""
     return session.sim.environment.names.name(kind, code)
 
 

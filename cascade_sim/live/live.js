@@ -238,7 +238,7 @@
   function isSame() {
     return !used().length && state.against === state.arm;
   }
-  /* What stands on the other side, as tables call it. */
+  /* What is on the other side, as tables call it. */
   const before = () => (state.against === state.arm ? "current" : state.against);
   function entries() {
     if (!exact) return answer.measures;
@@ -443,11 +443,11 @@
     });
     const at = state.parameters.has(parameter.path) ? state.parameters.get(parameter.path) : parameter.current, now = plain(at);
     const whole = points.filter((p) => p.is_all).length, places = points.length;
-    // Where the parameter stands between two values, the answer itself is a point.
+    // Where the parameter is between two values, the answer itself is a point.
     if (parameter.kind === "number" && at !== null && !points.some((p) => p.label === now) && answer.asked === asked() && answer.measures[name]) points.push(pointOf(measure, answer.measures[name], at, now, answer.requests === answer.of));
     const label = `${measure.label}, change in ${measure.is_near_zero ? "points" : "percent"}, over ${parameter.label}: ` + points.map((p) => `${p.label} ${p.text}`).join("; ");
     $("curve-chart").replaceChildren(el("p", { class: "small" }, `${measure.label}: change ${measure.is_near_zero ? "in points" : "in %"} against ${state.against === state.arm ? "the unmodified arm" : state.against}`), curveChart(points, { width: wide("curve"), parameter: parameter.label, isChoice: parameter.kind === "choice", now, label, current: parameter.current, at }));
-    $("curve-words").textContent = `${whole} of ${parameter.values.length - refused.length} values on all requests${places > whole ? "; hollow points are quick ones" : ""}. Orange: where the parameter stands.` + (refused.length ? ` Refused: ${refused.join("; ")}` : "");
+    $("curve-words").textContent = `${whole} of ${parameter.values.length - refused.length} values on all requests${places > whole ? "; hollow points are quick ones" : ""}. Orange: the parameter's value.` + (refused.length ? ` Refused: ${refused.join("; ")}` : "");
   }
 
   /* What may become of one of the best ads: shown, or lost by a scoring stage, the last one first. */

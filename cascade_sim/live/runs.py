@@ -28,7 +28,7 @@ MAX_DIFFERENCES = 60
 
 
 class OfferedRun:
-    """A run's folder; opened when somebody looks at it."""
+    """A run's folder; opened on demand."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, name

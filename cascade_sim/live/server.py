@@ -118,7 +118,7 @@ class Live:
         self.is_closed = False
 
     def begin(self) -> None:
-        """Open the first run that can be, before anybody looks at the page; UserError if there is none."""
+        """Open the first run that can be, before the page is requested; UserError if there is none."""
         for number, offered in enumerate(self.runs.offered):
             if offered.error is None:
                 with suppress(UserError):
@@ -411,7 +411,7 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen()  # whoever follows the printed address at once waits, and is not refused
+        listener.listen()  # a browser that follows the printed address at once waits, and is not refused
     except (OSError, OverflowError) as error:
         listener.close()
         why = getattr(error, "strerror", None) or error

@@ -6,7 +6,7 @@ evaluation; going on with the others refines it. What an arm did with a block is
 that were asked about last.
 
 A session belongs to one thread; only `exact`, which touches nothing that is kept, may be asked by another.
-Long work comes in pieces, a block each: `measured` is a generator, and whoever runs it may stop between two
+Long work comes in pieces, a block each: `measured` is a generator, and its caller may stop between two
 of them.
 """
 

@@ -1,8 +1,8 @@
 """One thread that does pieces of work: the most urgent first, and of one asker the newest question alone.
 
-A job is a generator. Each step is a piece of work of some milliseconds, and between two steps whoever is more
+A job is a generator. Each step is a piece of work of some milliseconds, and between two steps a job more
 urgent goes first. What a step yields, None apart, is handed to the asker at once; what the generator returns
-is the answer. A newer job with the same key makes the older one stale: it is abandoned where it stands.
+is the answer. A newer job with the same key makes the older one stale: it is abandoned where it is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Task:
 
     @property
     def place(self) -> tuple[int, int]:
-        """Among equally urgent ones the newest goes first: it is what somebody looks at."""
+        """Among equally urgent ones the newest goes first: it is what is on the screen."""
         return self.urgency, -self.number
 
 
@@ -87,7 +87,7 @@ class Worker:
         self._thread.join()
 
     def is_wanted(self) -> bool:
-        """Whether anybody waits for the job that is being done: a long step may ask, and give up."""
+        """Whether any request waits for the job that is being done: a long step may ask, and give up."""
         task = self._at
         return task is not None and not (self._is_closed or task.is_stale or task.answer.cancelled())
 
@@ -122,7 +122,7 @@ class Worker:
             if not task.answer.cancelled():
                 task.answer.set_result(end.value)
             return False
-        except BaseException as error:  # whoever asked is told; the thread goes on
+        except BaseException as error:  # the caller is told; the thread goes on
             if not task.answer.cancelled():
                 task.answer.set_exception(error)
             return False
@@ -140,7 +140,7 @@ class CancellableProgress(Progress):
 
     @contextmanager
     def stage(self, name: str, total: int | None = None, unit: str = "requests") -> Iterator[Stage]:
-        """A stage that ends early if nobody waits for it."""
+        """A stage that ends early if no request waits for it."""
         yield _WantedStage(name, total, unit, self._clock, self._is_wanted)
 
 

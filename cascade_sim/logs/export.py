@@ -129,7 +129,7 @@ class _Export:
                 f"{opened.path} has no table {table!r}: its logs are gone; run the scenario again"
             )
         if self.log is None:
-            words = f"{opened.path} has no log of what arm {self.arm.name!r} showed to hold it against"
+            words = f"{opened.path} has no log of what arm {self.arm.name!r} showed to compare it with"
             warnings.warn(words, Notice, stacklevel=3)
         self.pre_score = "prediction" if self._is_plain(self.arm.stages[-2]) else "score"
         self.further = self._further_rankers()
@@ -238,7 +238,7 @@ class _Export:
         if self.has_exposure:
             assert result.impressions is not None
             is_seen = happens(result.impressions, exposure_draws(block, decision.win_set.shape[1], sim.seed))
-            exposed = {"exposed": (is_seen | result.clicks)[row, slot]}  # nobody clicks what nobody sees
+            exposed = {"exposed": (is_seen | result.clicks)[row, slot]}  # no click without an exposure
         return {
             **exposed,
             "request": block.requests[row],
@@ -264,7 +264,7 @@ class _Export:
         sim, arm, chose, ids = self.sim, self.arm, decision.passes[0], decision.retrieved
         whole = score(block, ids, arm.last, arm, sim.platform)
         pctr, bid = whole.prediction.copy(), whole.bid.copy()
-        # What the auction used stands where it was used: nets may differ in the last bit with the ads beside.
+        # What the auction used is where it was used: nets may differ in the last bit with the ads beside.
         competitive = decision.competitive_set
         part = score(block, competitive, arm.last, arm, sim.platform)
         in_competitive = np.zeros(ids.shape, bool)
@@ -365,7 +365,7 @@ def _sha256(path: Path) -> str:
 
 
 def _columns_of(ids: NDArray[Any], row: NDArray[Any], ads: NDArray[Any]) -> NDArray[np.int64]:
-    """Where ads stand in the rows of `ids`, which ascend within a row; padding -1 may be anywhere."""
+    """Columns of ads in the rows of `ids`, which ascend within a row; padding -1 may be anywhere."""
     n = ids.shape[1]
     high = int(ids.max(initial=0)) + 2
     order = np.argsort(ids, axis=1, kind="stable")

@@ -213,7 +213,7 @@ def _lists(path: Path, qids: np.ndarray, lines: np.ndarray) -> np.ndarray:
     if len(again):
         row = starts[again[0]]
         raise UserError(
-            f"{path}:{lines[row]}: qid {qids[row]} had its lines before: a list's lines must stand together"
+            f"{path}:{lines[row]}: qid {qids[row]} had its lines before: a list's lines must be together"
         )
     return np.append(starts, len(qids))
 
@@ -385,7 +385,7 @@ def _number_at(data, at, end, powers):
 
 @kernel
 def _whole_at(data, at, end):
-    """The whole number at data[at:end], at most 18 digits; -1 if it is none."""
+    """The integer at data[at:end], at most 18 digits; -1 if it is none."""
     if at == end or end - at > 18:
         return np.int64(-1)
     number = np.int64(0)

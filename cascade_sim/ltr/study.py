@@ -47,7 +47,7 @@ DEPTH = 10  # places that NDCG looks at
 
 BASELINE = "pointwise"
 
-# What the paper on regression compatible ranking holds others against, the first that is there.
+# What the paper on regression compatible ranking compares others with, the first that is there.
 RIVALS = ("multi_objective-mean", "multi_objective")
 
 # Its groups of objectives; another objective is a group of its own.

@@ -270,7 +270,7 @@ class MarketServer:
             start = stop
 
     def list_pages(self, lists: RankedLists, start: int) -> tuple[ListedPages, int]:
-        """Pages of the requests from `start` on for the budgets as they stand, and where they end."""
+        """Pages of the requests from `start` on for the current budgets, and where they end."""
         rules = self.arm.rules(self.sim.platform.slot_effects)
         return list_pages(lists, self.sim.world.advertiser, self._ledger.available, rules, start)
 

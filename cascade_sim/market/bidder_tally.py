@@ -91,7 +91,7 @@ class KindTally:
         self._spread.append(np.stack([self._spread_of(i, today) for i in kinds]))
 
     def _spread_of(self, i: int, today: np.ndarray) -> np.ndarray:
-        """Quantiles of the share of the budget spent, then the shares of single advertisers; NaN: nobody."""
+        """Quantiles of the share of the budget spent, then the shares of single advertisers; NaN: none."""
         shares = np.full(len(QUANTILES) + SINGLE, np.nan)
         mine, single = self._budgeted(i), self._single[i]
         if len(mine):

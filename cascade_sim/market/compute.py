@@ -11,7 +11,7 @@ waiting requests, one after the other, in
     (per_batch + per_candidate * candidates of the whole batch) * noise of the batch's first request
 
 seconds, and hands each one on as soon as its own candidates are done. An idle server takes a request at
-once; nobody waits for a batch to fill.
+once; no request waits for a batch to fill.
 
 A request is placed when it arrives, in all pools, behind everyone who arrived before it. So its
 fate depends on earlier requests alone: cutting time into windows, blocks or checkpoints changes no bit,

@@ -1,7 +1,7 @@
 """The online simulator of a market: a share of the live requests is sent to it as well.
 
 There the ranker that is deployed scores the whole pre-ranking set, at the bids of the moment. Of what it
-would show, RCS is the share that the live cascade let through to ranking. Nobody is shown anything by it.
+would show, RCS is the share that the live cascade let through to ranking. No user is shown anything by it.
 Requests that ran out of time before ranking are left out: no competitive set was ranked for them.
 """
 

@@ -10,10 +10,15 @@ How the ranker orders is measured on the pre-ranking set, which is the same for 
 prediction, AUC, log loss and ECE. AUC comes in four, all against the true CTR:
 
     gauc       per request, on its pre-ranking set; the mean over requests, weighed by candidates
-    page_gauc  per request, on the page that the baseline shows there before anybody trains: fixed pages, the
+    page_gauc  per request, on the page that the baseline shows there before any training: fixed pages, the
                same for all arms, of the kind that is shown; the plain mean over requests. It is what the
                paper on scale calibration reports of continual training (AUC per query, averaged over queries)
     auc        of all pre-ranking sets pooled, page_auc of all those pages pooled
+
+Of as many of its requests as the corpus can be scored for, value_lost_STAGE is the part of the value of the
+best page of the corpus (true CTR * bid) that is gone after each stage, so that what a retriever that learns
+again does to the whole cascade is seen. corpus_coverage is the share of the corpus that was shown, other than
+at random, since the deployment before.
 
 What is pooled (AUC, ECE) is of the panel as a whole, so it has no interval within a world. Whether its level
 holds shows in the mean raw score (before link and calibrator) of the ads that the first deployment shows:
@@ -36,6 +41,8 @@ from cascade_sim.analysis.statistics.days import market_lifts
 from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.scorers import ModelScorer, Scorer
 from cascade_sim.cascade.serve import Arm, Block, retrieve, score, serve, shadow
+from cascade_sim.environments.evaluators import corpus
+from cascade_sim.environments.synthetic import Synthetic
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.study.simulation import Simulation
 
@@ -57,8 +64,14 @@ PANEL_COLUMNS = tuple(
     dict.fromkeys(name for pair in PANEL_RATIOS.values() for name in pair if name is not None)
 )
 # metric -> a number of the panel as a whole, in an array of shape []
-POOLED = {"auc": "pooled_auc", "page_auc": "pooled_page_auc", "ece": "pooled_ece"}
+POOLED = {
+    "auc": "pooled_auc",
+    "page_auc": "pooled_page_auc",
+    "ece": "pooled_ece",
+    "corpus_coverage": "coverage",
+}
 MEASURED = (*PANEL_COLUMNS, *POOLED.values())
+LOST = "lost "  # and a stage: what it loses of the value of the best page of the corpus
 SETTLED = ("gauc", "page_gauc", "pcoc", "shown_pcoc", "logloss")  # averaged over deployments, too
 
 
@@ -75,6 +88,34 @@ class Panel:
         base = sim.scenario.report.baseline
         production = sim.arm(base, resolved_arms(sim.scenario)[base])
         self._common = [serve(block, production, sim.platform).win_set for block in self._blocks]
+        has_corpus = sim.environment.has("corpus") and sim.environment.has("truth")
+        self._n_corpus = corpus.n_detail(n_requests, sim.world.n_ads) if has_corpus else 0
+        self._of_corpus = self._best_of_corpus()
+        lost = [f"{LOST}{stage}" for stage in arm.stage_names] if has_corpus else []
+        self.names = (*MEASURED, *(["best", *lost] if lost else []))  # what `measure` gives
+
+    def _best_of_corpus(self) -> list[corpus.BestLists]:
+        """The best pages of the corpus for the first requests, at the start's bids, block by block."""
+        found, left, n_ads = [], self._n_corpus, self._sim.world.n_ads
+        for block in self._blocks:
+            if left > 0:
+                world, part = Synthetic.of(self._sim.environment), block.take(slice(0, left))
+                found.append(corpus.best_of_corpus(world, n_ads, self._first_arm, part))
+            left -= len(block)
+        return found
+
+    def _lost(self, at: int, block: Block, arm: Arm) -> dict[str, np.ndarray]:
+        """What stages lose of the best pages' value, and that value; 0 beyond the first requests.  [R]"""
+        names = self.names[len(MEASURED) :]
+        columns = {name: np.zeros(len(block)) for name in names}
+        if at < len(self._of_corpus):
+            best, world = self._of_corpus[at], Synthetic.of(self._sim.environment)
+            part = block.take(slice(0, len(best.by_truth.ids)))
+            decision = serve(part, arm, self._sim.platform)
+            lost = corpus.attribution_columns(world, arm, part, decision, best)
+            for name in names:
+                columns[name][: len(part)] = lost[name]
+        return columns
 
     def _best_ads(self, block: Block, arm: Arm) -> np.ndarray:
         """The k best ads of the pre-ranking set by true value.  [R, k]"""
@@ -90,10 +131,13 @@ class Panel:
         if self._is_timed:
             self._blocks = [replace(block, times=np.full(len(block), now)) for block in self._blocks]
             self._best = [self._best_ads(block, self._first_arm) for block in self._blocks]
+            self._of_corpus = self._best_of_corpus()
         if self._pages is None:
             self._pages = [serve(block, arm, self._sim.platform).win_set for block in self._blocks]
         parts = zip(self._blocks, self._best, self._pages, strict=True)
         by_block = [self._columns(block, best, pages, arm) for block, best, pages in parts]
+        for at, (table, _) in enumerate(by_block):
+            table.update(self._lost(at, self._blocks[at], arm))
         names = by_block[0][0]
         columns = {name: np.concatenate([table[name] for table, _ in by_block]) for name in names}
         prediction, true_ctr = (np.concatenate([pair[i] for _, pair in by_block]) for i in (0, 1))
@@ -101,6 +145,7 @@ class Panel:
         on_page, pooled_page_auc = self._on_common_pages(arm)
         return {
             **columns,
+            "coverage": np.array(np.nan),  # the log knows it
             "auc_on_page": on_page,
             "pooled_auc": np.array(pooled_auc[0]),
             "pooled_page_auc": pooled_page_auc,
@@ -178,13 +223,13 @@ def learning_sections(
     for name, section in arms.items():
         raw = section["learning"]
         panel = _arrays(raw["panel"])
+        ratios = ratios_of(panel[0])
         measured = [
-            ratio_intervals({"": _columns_of(table)}, PANEL_RATIOS, "", resamples, seed)[""]
-            for table in panel
+            ratio_intervals({"": _columns_of(table)}, ratios, "", resamples, seed)[""] for table in panel
         ]
         learning = sections[name] = {
             **{key: value for key, value in raw.items() if key != "panel"},
-            **{metric: [values[metric] for values in measured] for metric in PANEL_RATIOS},
+            **{metric: [values[metric] for values in measured] for metric in ratios},
             **{
                 metric: [_without_interval(table[column]) for table in panel]
                 for metric, column in POOLED.items()
@@ -201,7 +246,8 @@ def learning_sections(
         learning["settled"] = _settled(raw, arms[baseline]["learning"], after, resamples, seed)
         if name != baseline:
             base = _arrays(arms[baseline]["learning"]["panel"])
-            learning["difference"] = _differences(panel[-1], base[-1], PANEL_RATIOS, resamples, seed)
+            both = {metric: pair for metric, pair in ratios.items() if metric in ratios_of(base[-1])}
+            learning["difference"] = _differences(panel[-1], base[-1], both, resamples, seed)
             if raw["time"] == arms[baseline]["learning"]["time"]:
                 recall = {"recall": PANEL_RATIOS["recall"]}
                 learning["recall_difference"] = [
@@ -209,6 +255,12 @@ def learning_sections(
                     for own, other in zip(panel, base, strict=True)
                 ]
     return sections
+
+
+def ratios_of(columns: Mapping[str, Any]) -> dict[str, tuple[str, str | None]]:
+    """PANEL_RATIOS, and the part of the best pages' value that each stage of an arm loses."""
+    stages = [name.removeprefix(LOST) for name in columns if name.startswith(LOST)]
+    return PANEL_RATIOS | {f"value_lost_{stage}": (f"{LOST}{stage}", "best") for stage in stages}
 
 
 def _settled(

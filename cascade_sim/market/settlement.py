@@ -1,7 +1,7 @@
 """Settlement: pages and money of a block, request by request, against budgets that run out.
 
 The cascade scores a block in parallel and hands over each request's ranked list (deeper than the page).
-`list_pages` then fills pages for the budgets as they stand: an ad whose advertiser has nothing left, or sits
+`list_pages` then fills pages for the current budgets: an ad whose advertiser has nothing left, or sits
 this request out, is passed over; the next in line moves up and is priced by the next one still there. Users
 look at the pages, and `ledger.take` goes through the requests in order, taking what is due from what is
 left, up to the first request that leaves an advertiser with nothing; from the one behind it on, pages are
@@ -57,7 +57,7 @@ class ListedPages:
 def list_pages(
     lists: RankedLists, owner: np.ndarray, available_micros: np.ndarray, rules: Rules, start: int = 0
 ) -> tuple[ListedPages, int]:
-    """The pages of the requests from `start` on, if nobody's money runs out on the way.
+    """The pages of the requests from `start` on, if no budget runs out on the way.
 
     owner [ads] is each ad's advertiser, available_micros [advertisers] what they have left; `rules` are those
     of requests that have no slots or reserve of their own. Returns
@@ -99,7 +99,7 @@ def _prices(lists: RankedLists, column: np.ndarray, rules: Rules) -> np.ndarray:
 def _list(ads, is_in, is_cut, owner, available, slots, start, column):
     """Fill column [R, k+1] with the places of those who can pay; return where a list was cut too short.
 
-    The runner-up stands in the last column, also of a page of fewer slots.
+    The runner-up is in the last column, also of a page of fewer slots.
     """
     n_requests, depth = ads.shape
     for r in range(start, n_requests):

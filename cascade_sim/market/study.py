@@ -76,7 +76,7 @@ def live_market(sim: Simulation, name: str, context: RunContext) -> None:
 
 
 def _are_jobs(sim: Simulation, left: Sequence[str], workers: int) -> bool:
-    """Whether several arms are left, there is somebody else to do them, and they are worth the start."""
+    """Whether several arms are left, there is another worker to do them, and they are worth the start."""
     spec, is_shared = sim.scenario.market, workers > 1 or sim.arrivals.engine.is_elsewhere
     is_worth = market_jobs(spec, len(left), max(workers, 2)) > 0
     return is_shared and is_worth and not has_registered(sim.scenario)

@@ -141,7 +141,7 @@ class MarketTally:
             "click_value": value,
             "surplus": (total["click_value_micros"] - total["revenue_micros"]) / MICROS,
             "expected_clicks": self.expected_clicks,
-            # A market that shows nothing has a CTR and earnings of 0; a price that nobody paid it has not.
+            # A market that shows nothing has a CTR and earnings of 0; a price that was never paid it has not.
             **{name: MARKET_MEASURES[name].of(sums) or 0.0 for name in ("ctr", "rpm", "revenue_per_request")},
             "cpc": MARKET_MEASURES["cpc"].of(sums),
             **self._delayed(),

@@ -3,7 +3,7 @@
 Every `interval` seconds the arm's models are fitted on the impressions of the last `window`
 seconds, explored ones included, from the weights that are deployed. A click counts if it has arrived by
 then. Students (distill, ltr) follow: the new teacher scores candidates of a sample of the same requests, at
-the bids of the market's start. The arm owns copies of its models; nobody else sees them change. A model with
+the bids of the market's start. The arm owns copies of its models; no other arm sees them change. A model with
 an objective learns for it from whole pages. One that learns beside dumped scores is given the raw scores of
 the ranker that was deployed when a page was shown, before any calibrator, or those of a model that is trained
 for nothing else (`logged_scores_from`). A calibrator stays as the study fitted it; with `refit` it learns
@@ -25,7 +25,7 @@ from cascade_sim.cascade.scorers import ModelScorer
 from cascade_sim.cascade.serve import Arm, serve
 from cascade_sim.foundation import random as draws
 from cascade_sim.market.ad_server import SettledBlock
-from cascade_sim.market.panel import MEASURED, Panel
+from cascade_sim.market.panel import Panel
 from cascade_sim.models.calibrators import Calibrator, calibrator_class
 from cascade_sim.models.page_training import ClickedPages, make_pages, net_to_train, served_net
 from cascade_sim.models.training import Impressions, Lists
@@ -135,7 +135,7 @@ class Trainer:
         self._measure(now)
 
     def metrics(self, end: float) -> dict[str, Any]:
-        """What the panel saw of each deployment, as plain lists; the last one also stands at the end."""
+        """What the panel saw of each deployment, as plain lists; the last one is also at the end."""
         seen = self._measured + ([(end, *self._measured[-1][1:])] if self._measured[-1][0] < end else [])
         return {
             "requests": self.spec.panel,
@@ -144,7 +144,7 @@ class Trainer:
             **self._ranker(),
             "time": [time for time, _, _ in seen],
             "version": [version for _, version, _ in seen],
-            "panel": [{name: _plain(table[name]) for name in MEASURED} for _, _, table in seen],
+            "panel": [{name: _plain(table[name]) for name in self._panel.names} for _, _, table in seen],
         }
 
     def state(self) -> dict[str, Any]:
@@ -160,7 +160,10 @@ class Trainer:
             "measured": {
                 "time": np.array([time for time, _, _ in self._measured]),
                 "version": np.array([version for _, version, _ in self._measured]),
-                **{name: np.stack([table[name] for _, _, table in self._measured]) for name in MEASURED},
+                **{
+                    name: np.stack([table[name] for _, _, table in self._measured])
+                    for name in self._panel.names
+                },
             },
         }
 
@@ -176,15 +179,15 @@ class Trainer:
             self._calibrators[name] = kind.from_arrays({k: np.array(a) for k, a in arrays.items()})
         seen = state["measured"]
         self._measured = [
-            (float(time), int(version), {name: np.array(seen[name][i]) for name in MEASURED})
+            (float(time), int(version), {name: np.array(seen[name][i]) for name in self._panel.names})
             for i, (time, version) in enumerate(zip(seen["time"], seen["version"], strict=True))
         ]
         self._deploy()
 
     def _own_models(self, arm: Arm) -> dict[str, torch.nn.Module]:
         """Copies of the arm's trained models, teachers included."""
-        seats = [stage.scorer for stage in reversed(arm.stages)]
-        names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
+        scorers = [stage.scorer for stage in reversed(arm.stages)]
+        names = [scorer.name for scorer in scorers if isinstance(scorer, ModelScorer)]
         names += models_of(arm.retrieval.retriever)
         for name in names:  # and their teachers, who may have one themselves
             teacher = self._spec(name).teacher
@@ -312,7 +315,13 @@ class Trainer:
         self.arm = self.arm.among(with_models(self.arm.retrieval.retriever, self._scorers))
 
     def _measure(self, now: float) -> None:
-        self._measured.append((now, self.version, self._panel.measure(self.arm, now)))
+        table = self._panel.measure(self.arm, now)
+        if self._measured:
+            shown = self.recent.state()
+            own = ~shown["is_explored"] & (shown["time"] > self._measured[-1][0])
+            share = len(np.unique(shown["ad"][own])) / self.sim.world.n_ads
+            table["coverage"] = np.array(share)
+        self._measured.append((now, self.version, table))
 
 
 class NoTrainer:

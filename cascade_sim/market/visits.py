@@ -65,7 +65,7 @@ class Audience:
             true_ctr = np.where(shown, fatigue.fatigued(true_ctr, shift), 0.0)
         ids = (block.requests[:, None], ads)
         draw = draws.uniform(seed, "click", *ids)
-        # What position-based users look at beyond their clicks matters to nobody here: no draw for it.
+        # What position-based users look at beyond their clicks does not matter here: no draw for it.
         is_position = isinstance(self._click_model, PositionBased)
         look_on = draw if is_position else draws.uniform(seed, "look on", *ids)
         return Response(true_ctr, *ask(self._click_model, self._spec, true_ctr, shown, draw, look_on))
@@ -218,7 +218,7 @@ def _check_answer(expected: np.ndarray, clicks: np.ndarray, examined: np.ndarray
     are_truths = all(found.shape == shown.shape and found.dtype == bool for found in (clicks, examined))
     if expected.shape != shown.shape or not are_truths:
         raise UserError(
-            f"expected probabilities {list(shown.shape)} and twice truth values {list(shown.shape)}, got "
+            f"expected probabilities {list(shown.shape)} and twice booleans {list(shown.shape)}, got "
             f"{list(expected.shape)}, {clicks.dtype} {list(clicks.shape)} and {examined.dtype} "
             f"{list(examined.shape)}"
         )
@@ -228,4 +228,4 @@ def _check_answer(expected: np.ndarray, clicks: np.ndarray, examined: np.ndarray
     if (clicks & ~shown).any() or (expected[~shown] != 0).any():
         raise UserError("it clicks on empty slots")
     if (clicks & ~examined).any():
-        raise UserError("it clicks on slots that nobody examined, by its own word")
+        raise UserError("it clicks on slots that were not examined, by its own word")

@@ -327,7 +327,7 @@ def _portions(folder: Path, names: Sequence[str], sizes: Sizes) -> Iterator[tupl
     """The tables of a phase side by side, some requests at a time with all their rows; at least one portion.
 
     The second table has a row per request, all are in the order of the requests: the columns of a whole
-    table, most of which nobody asks for, are never in memory together.
+    table, most of which are not asked for, are never in memory together.
     """
     batches = [iterate_table(folder, name, READ[name], sizes=sizes) for name in names]
     first = [next(rows, None) for rows in batches]

@@ -3,7 +3,7 @@
 A target draws pages from the list that the log drew from, best first by rank score^(1/T) without
 replacement (as `slates` has it), with the logged ranker's scores or a further model's. The list is the head
 of the ranking order, down to the deepest ad that any page shows. What the log's own policy was need not be
-known: its propensities were logged. The price of an ad is taken as it was charged, whoever stands beside it.
+known: its propensities were logged. The price of an ad is taken as it was charged, whatever ad is next to it.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def require_randomised(sim: Simulation, targets: Sequence[Target]) -> None:
     """UserError where the log cannot answer, with what would have to be logged."""
     require_drawn(Replayed.of(sim.environment).replay.store.about, targets)
     for target in targets:
-        seats = [name for name in sim.scorers if name == LOGGED or name.startswith(LOGGED_SCORE)]
-        if target.model is not None and target.model not in seats:
+        known = [name for name in sim.scorers if name == LOGGED or name.startswith(LOGGED_SCORE)]
+        if target.model is not None and target.model not in known:
             raise UserError(
-                f"--set ranking.model={target.model}: {unknown_name('model', target.model, seats)}"
+                f"--set ranking.model={target.model}: {unknown_name('model', target.model, known)}"
             )
 
 

@@ -9,8 +9,8 @@ drawn as the largest of log score / T + Gumbel noise keyed by (request, ad). T n
 
 A click costs the list price: the least bid with which the ad would have been on the list,
 max(score of the first ad beyond it / quality, reserve, floor / quality), never above its bid. It does not
-depend on an ad's drawn slot, nor on its neighbours: nobody pays for a draw, and the reward of a slot is its
-own ad's alone, whoever stands below.
+depend on an ad's drawn slot, nor on its neighbours: no ad pays for a draw, and the reward of a slot is its
+own ad's alone, whatever ad is below.
 
 A target policy draws from the same list at other odds: another temperature, or another model's scores. What
 it would have put on the list that the log did not is out of reach of any log, so not part of the question.

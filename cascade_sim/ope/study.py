@@ -56,7 +56,7 @@ class Logs:
 
 
 def run_off_policy(sim: Simulation, arm: Arm, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Write the logs, answer for every target from them, and hold the answers against the truth."""
+    """Write the logs, answer for every target from them, and compare the answers with the truth."""
     section = sim.scenario.off_policy
     assert section is not None
     write_logs(sim, arm, folder, progress)

@@ -1,6 +1,6 @@
 """Off-policy answers from a log of shown ads alone, with the propensities and outcomes that it logged.
 
-Nobody knows which ads lost, so a target draws the ad of each slot from all ads of the log, without
+The ads that lost are unknown, so a target draws the ad of each slot from all ads of the log, without
 replacement down a page: evenly (`ranking.model=constant`), or by predicted click rate^(1/T), which
 `slates.temperature=T` asks for. The prediction is a click rate by slot and ad, shrunk to the slot's and
 fitted to the requests of the other folds, so no request has a part in the policy or the forecast that it

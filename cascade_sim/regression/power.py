@@ -1,4 +1,4 @@
-"""How small a change of revenue a check finds, and how often it cries wolf: measured, not derived.
+"""How small a change of revenue a check finds, and its false-positive rate: measured, not derived.
 
 One cascade is trained and serves many stretches of traffic, each as long as a check's. On each stretch the
 very comparison of `check` is made between what was served and the same with a change planted: a known one in

@@ -1,6 +1,6 @@
 """`key=value` as people write it: on the command line, in lists of a scenario, in files of variants.
 
-Faults are ValueErrors of a few words, to which whoever asked adds where the text stands and what to write.
+Faults are ValueErrors of a few words, to which the caller adds where the text is and what to write.
 """
 
 from typing import Any

@@ -56,7 +56,7 @@ def _alone(own: dict[str, Any], other: dict[str, Any], path: str = "") -> list[s
 def arm_changes(scenario_text: str, baseline: str) -> dict[str, list[str]]:
     """Arm → a line per key in which it differs from the baseline arm: `pre_ranking.model: logloss → ltr`.
 
-    Read from the text as it stands, so that a run of an older version has its lines, too. What cannot be
+    Read from the text as it is, so that a run of an older version has its lines, too. What cannot be
     read has none.
     """
     data = parse(scenario_text).data

@@ -387,7 +387,7 @@ def _of_auction(scenario: Scenario, arm: ArmSpec, about: About) -> Iterator[Blam
         return
     deployed = scenario.auction
     why = (
-        "the log completeness is 'winners': nobody knows who lost, or with what bid. All bids of the "
+        "the log completeness is 'winners': the losers and their bids are unknown. All bids of the "
         "auction would have to be logged (candidates with stage ranked)"
     )
     for key in ("pricing", "squashing", "score_floor"):
@@ -396,7 +396,7 @@ def _of_auction(scenario: Scenario, arm: ArmSpec, about: About) -> Iterator[Blam
 
 
 def seat_fault(stage: str, name: str, about: About, known: Collection[str]) -> str:
-    """Why nobody of this name can sit in a stage of a replayed log."""
+    """Why no model of this name can serve in a stage of a replayed log."""
     if name == "truth":
         return "a log does not know the true CTR; use logged, the ranker's own prediction"
     if name == LOGGED:

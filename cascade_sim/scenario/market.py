@@ -61,12 +61,12 @@ class Pool(Section):
 
 
 class Stages(Section):
-    """A pool of servers for every stage; one of an earlier step of pre-ranking stands under its name.
+    """A pool of servers for every stage; one of an earlier step of pre-ranking is under its name.
 
     A step without a pool under its name has servers like those of pre_ranking, as many again.
     """
 
-    model_config = ConfigDict(extra="allow")  # names of steps, which `checks` holds against the cascade's
+    model_config = ConfigDict(extra="allow")  # names of steps, which `checks` compares with the cascade's
 
     __pydantic_extra__: dict[str, Pool] = Field(init=False)
 
@@ -193,7 +193,10 @@ class Designs(Section):
         default=0.0, ge=0, le=DAY, description="Seconds after a change of arm that a switchback leaves out."
     )
     pre_days: int = Field(
-        default=1, ge=0, le=365, description="Days before the trial, with everybody on control (for CUPED)."
+        default=1,
+        ge=0,
+        le=365,
+        description="Days before the trial, with all requests on control (for CUPED).",
     )
 
 

@@ -1,4 +1,4 @@
-"""What pydantic found, in plain words: what is expected, what stands there, and what may be meant."""
+"""What pydantic found, in plain words: what is expected, what is there, and what may be meant."""
 
 from __future__ import annotations
 

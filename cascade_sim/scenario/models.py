@@ -114,7 +114,7 @@ class ModelSpec(Section):
     )
     target: Literal["click", "conversion"] = Field(
         default="click",
-        description="What it predicts: the click of an ad that is looked at, or the conversion after a click "
+        description="What it predicts: the click of an ad that is examined, or the conversion after a click "
         "(then a logloss model learns from the clicked impressions alone).",
     )
     delay_correction: Literal["none", "wait", "elapsed"] = Field(
@@ -165,7 +165,7 @@ class ModelSpec(Section):
         default=None,
         description="For sbcr in the ranking stage, in market.training: the model whose scores of its pages "
         "it learns beside. That one learns from the same pages and is not served. Absent: the model itself, "
-        "as it was deployed when a page was shown. The study's log has the scores of whoever wrote it.",
+        "as it was deployed when a page was shown. The study's log has the scores of its own models.",
     )
     calibrator: CalibratorName | None = Field(
         default=None, description="For logloss: what turns its scores into probabilities."
@@ -197,7 +197,7 @@ class ModelSpec(Section):
     )
     examination: Literal["known", "estimated"] = Field(
         default="known",
-        description="For logloss: how often its training takes slots to be looked at: known, as the world's "
+        description="For logloss: how often its training takes slots to be examined: known, as the world's "
         "slot_effects say, or estimated, learned with the net from clicks, relative to the first slot.",
     )
     features: Annotated[tuple[str, ...], Field(strict=False)] = Field(

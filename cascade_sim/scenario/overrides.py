@@ -39,7 +39,7 @@ SETTLED = {
 }
 
 
-class Refused(Exception):  # noqa: N818 (a verdict, turned into a UserError by who knows where the words stand)
+class Refused(Exception):  # noqa: N818 (a verdict, turned into a UserError where the words' places are known)
     """Why changes cannot be made: `reasons` are (text, place among the changes), the first one at `at`."""
 
     def __init__(self, text: str, at: int = 0, *others: tuple[str, int]) -> None:
@@ -304,7 +304,7 @@ def apply_overrides(
     reasons: Reasons = []
     is_mistyped = changed is None
     for problem in problems:
-        text = problem.text.replace(f"arms.{name}.", "")  # a name that nobody gave
+        text = problem.text.replace(f"arms.{name}.", "")  # a name that the user did not give
         place = next((place for place in places if problem.path[: len(place)] == place), None)
         if place is not None:
             inner = path_text(problem.path[len(place) :])

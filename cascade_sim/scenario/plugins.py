@@ -304,7 +304,7 @@ class Reference:
     kinds: Kinds
     kind: str
     options: Mapping[str, Any]
-    section: KeyPath = ()  # where it is named, and its options stand
+    section: KeyPath = ()  # where it is named, and its options are
     key: str = "kind"  # of its name there
     options_key: str = "options"
 
@@ -462,7 +462,7 @@ def user_code_of(scenario: Scenario, home: Path) -> dict[str, str]:
 
 def attribute_late_code(scenario: Scenario, home: Path, names: Iterable[str]) -> None:
     """Modules that came in while a scenario's own classes were at work belong to all of them: which asked
-    for it nobody can tell, and a later run in this process would not see them come in again."""
+    for it is unknown, and a later run in this process would not see them come in again."""
     modules = []
     for reference in references(scenario):
         kinds, kind = reference.kinds, reference.kind

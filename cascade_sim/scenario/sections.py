@@ -46,7 +46,7 @@ def without_absent(data: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 class Section(BaseModel):
-    """Immutable; unknown keys, NaN, and text or truth values in place of numbers are refused."""
+    """Immutable; unknown keys, NaN, and text or booleans in place of numbers are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -328,13 +328,13 @@ class ReplayedLog(Section):
         default=None,
         min_length=1,
         max_length=1000,
-        description="Chance that a slot is looked at, as declared, for prices by vcg and forecasts. Absent: "
+        description="Examination probability by slot, as declared, for prices by vcg and forecasts. Absent: "
         "estimated from the log's clicks.",
     )
     budgets: Literal["replay", "ignore"] = Field(
         default="replay",
         description="Budgets that were logged. replay: who has spent the day's takes part in no later "
-        "auction of it, arm by arm. ignore: as if nobody had one.",
+        "auction of it, arm by arm. ignore: as if no advertiser had one.",
     )
     accept_mismatch: bool = Field(
         default=False,
@@ -393,7 +393,7 @@ class World(Section):
         default=(1.0, 0.85, 0.74, 0.66, 0.6),
         min_length=1,
         max_length=1000,
-        description="Chance that a slot is looked at, first slot first; never rising.",
+        description="Examination probability by slot (position bias), first slot first; never rising.",
     )
     intent: Intent | None = Field(
         default=None, description="What users are after just now, which no model sees; absent: nothing."
@@ -561,7 +561,7 @@ class Retrieval(Route):
 
     @property
     def parts(self) -> dict[tuple[str, ...], Route]:
-        """Its retrievers by where they stand below it: itself, or its routes."""
+        """Its retrievers by their place below it: itself, or its routes."""
         return {("routes", name): route for name, route in self.routes.items()} or {(): self}
 
     @property
@@ -757,7 +757,7 @@ class Bidding(Section):
         default=KNOWN,
         description="Whose pCVR opt-bids come from: known (the conversion features with a fixed error of "
         "each ad), or a model under `models` with target conversion. Until that is trained, so in cold_start "
-        "and log, init-bids stand for opt-bids.",
+        "and log, init-bids take the place of opt-bids.",
     )
 
     @model_serializer(mode="wrap")

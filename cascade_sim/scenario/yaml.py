@@ -44,7 +44,7 @@ class Problem:
 
 @dataclass
 class Document:
-    """Plain data (dict, list, scalars) and where each of its parts stands in the text."""
+    """Plain data (dict, list, scalars) and where each of its parts is in the text."""
 
     data: Any = None
     keys: dict[KeyPath, Mark] = field(default_factory=dict)

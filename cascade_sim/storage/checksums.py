@@ -3,7 +3,7 @@
 A digit that changed in a result, by hand or by a failing disk, must not pass for the result. The manifest
 of a finished run names the digest of each file that is read back: metrics, scenario, sums, weights, the code
 of users' classes, and the list of each table's parts, which in turn has the digests of the parts. It holds a
-digest of itself as well. None of this keeps out somebody who means harm: he can seal what he wrote.
+digest of itself as well. None of this keeps out an attacker, who can seal what he wrote.
 
 Files that stand for themselves, such as checkpoints, are `wrapped` with their digest inside.
 """

@@ -2,7 +2,7 @@
 
 Libraries choose their instructions by the processor, sums are then added in another order, and a net that
 starts to differ in its last digit ends with other weights. The same bytes are to be expected only where all
-of this is the same. Nothing here names the machine or whoever runs it.
+of this is the same. Nothing here names the machine or its user.
 """
 
 from __future__ import annotations

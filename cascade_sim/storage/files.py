@@ -84,7 +84,7 @@ def unguard(check: Callable[[], None]) -> None:
 
 
 def temporary(path: Path) -> Path:
-    """A new empty file to write before `seal`: hidden, in the same folder, with a name nobody can guess.
+    """A new empty file to write before `seal`: hidden, in the same folder, with an unguessable name.
 
     It goes with `discard`, or else at the end of the command.
     """
@@ -231,7 +231,7 @@ def discarded_on_error(temp: Path) -> Iterator[None]:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """A full disk or a read-only folder is the user's to mend: UserError with the reason.
+    """A full disk or a read-only folder is the user's to fix: UserError with the reason.
 
     Where a file or a folder is gone, that may be that another process has the run folder by now.
     """

@@ -336,7 +336,7 @@ def _check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def require_measures(run: Run) -> None:
-    """UserError where the measures of a run's arms are not numbers: whoever edited them did not see it."""
+    """UserError where the measures of a run's arms are not numbers: an edit went wrong."""
     file = below(run.path, METRICS)
     if not isinstance(run.metrics.get("arms"), dict):
         raise UserError(f"{file}: 'arms' must be an object of arms")
@@ -442,7 +442,7 @@ def difference(left: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
 
 
 def default_folder(name: str) -> Path:
-    """Where a study of this name goes if nobody says otherwise."""
+    """Where a study of this name goes by default."""
     return Path("runs") / name
 
 
@@ -525,7 +525,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def _shows_by_its_lock(folder: Path) -> bool:
-    """Whether all that tells a run here from anybody's files is the lock: it is half cleared."""
+    """Whether all that tells a run here from other files is the lock: it is half cleared."""
     names = set(os.listdir(folder)) - {LOCK}
     return bool(names) and not names & {MANIFEST, _MOVING, PREVIOUS}
 
@@ -582,7 +582,7 @@ def _check_unanswered(folder: Path) -> None:
     left = [f"{ANSWERS}/{name}" for name in _content(below(folder, ANSWERS))]
     for world in _worlds(folder):
         left += [f"{world.name}/{ANSWERS}/{name}" for name in _content(below(world, ANSWERS))]
-        # A study's worlds are removed with all that is in them: somebody's notes there are lost as well.
+        # A study's worlds are removed with all that is in them: a user's notes there are lost as well.
         left += [
             f"{world.name}/{name}"
             for name in _content(world)

@@ -2,7 +2,7 @@
 
 It is locked by the operating system (flock), so a killed process never blocks its folder: the next one finds
 the file unlocked and takes it over. A file system need not share such locks between hosts, and a dead host
-cannot be asked. So whoever holds the lock has a lease: it counts a beat up in the file several times in each.
+cannot be asked. So the holder of the lock has a lease: it counts a beat up in the file several times in each.
 Another host that finds the file looks at it for a whole lease, by its own clock (no two clocks are compared).
 A beat: the folder is in use. None: it puts a new file, with the next attempt number, in the place of the old.
 
@@ -90,7 +90,7 @@ class Lock:
     def __init__(self, path: Path, clock: Clock = CLOCK) -> None:
         self._path, self._clock = path, clock
         self._handle: int | None = None  # of the file, locked
-        self._is_opening = False  # whether the file may be there and nobody knows its handle
+        self._is_opening = False  # whether the file may be there without a known handle
         self._is_new = False  # whether it was empty before
         self._owner: dict[str, Any] = {}
         self._busy = threading.Lock()  # the beat and the end of the lock
@@ -98,7 +98,7 @@ class Lock:
 
     @classmethod
     def take(cls, folder: Path, *, waits: bool = True, clock: Clock | None = None) -> "Lock":
-        """Lock the folder for this process; UserError naming the owner if somebody else has it.
+        """Lock the folder for this process; UserError naming the owner if another process has it.
 
         Where another host had it, that takes a lease, or is refused at once unless this one `waits`.
         """
@@ -125,7 +125,7 @@ class Lock:
             except BlockingIOError:
                 self._is_opening = False
                 raise UserError(_refusal(self._path.parent, _written_owner(handle))) from None
-            except UserError:  # no locks: nor can anybody else have locked what is empty here
+            except UserError:  # no locks: nor can another process have locked what is empty here
                 if _is_empty(handle):
                     self._path.unlink(missing_ok=True)
                 raise
@@ -147,7 +147,9 @@ class Lock:
             _outlive(folder, before, waits, self._clock)
             old, self._handle = self._handle, _put_in_place(self._path, self._handle, self._owner)
             os.close(old)
-            self._clock.wait(self._owner["lease"] / BEATS)  # somebody else may have looked as long as we did
+            self._clock.wait(
+                self._owner["lease"] / BEATS
+            )  # another process may have looked as long as we did
             if not _is_same_file(self._handle, self._path):
                 raise UserError(_refusal(folder, owner_of(self._path)))
         else:
@@ -186,15 +188,15 @@ class Lock:
             return True
 
     def require_held(self) -> None:
-        """UserError if somebody else took the folder meanwhile: nothing may be written there any more."""
+        """UserError if another process took the folder meanwhile: nothing may be written there any more."""
         if self._handle is not None and not self.is_held:
             if not self._path.parent.is_dir():
                 raise UserError(f"{self._path.parent} was removed while this process wrote to it")
             other = owner_of(self._path)
             who = _named(other) + f" took it over (attempt {other.get('attempt', '?')})" if other else ""
             raise UserError(
-                f"{self._path.parent}: {who or 'its lock is gone, and somebody else may have had it'}: this "
-                f"process gave no sign for {self._owner['lease']:g} s, and writes no more"
+                f"{self._path.parent}: {who or 'its lock is gone, and another process may have had it'}: "
+                f"this process gave no sign for {self._owner['lease']:g} s, and writes no more"
             )
 
     def leave(self) -> None:
@@ -256,7 +258,7 @@ def owner_of(path: Path) -> dict[str, Any]:
 
 
 def holder_of(folder: Path) -> dict[str, Any]:
-    """Who holds the folder, in what never changes while it does; empty if nobody says so."""
+    """Who holds the folder, in what never changes while it does; empty if unknown."""
     owner: dict[str, Any] = {}
     for _ in range(LOOKS):
         owner = owner or owner_of(folder / LOCK)
@@ -270,7 +272,7 @@ def written_for(folder: Path, holder: Mapping[str, Any]) -> Iterator[None]:
     def require() -> None:
         now = holder_of(folder)
         if now != holder:
-            who = _named(now) + " has it now" if now else "nobody has it now"
+            who = _named(now) + " has it now" if now else "no process has it now"
             raise UserError(f"{folder}: {_named(dict(holder))} for which this process works, lost it: {who}")
 
     if holder:
@@ -303,7 +305,7 @@ def _outlive(folder: Path, owner: dict[str, Any], waits: bool, clock: Clock) -> 
 
 
 def _locked(path: Path) -> int | None:
-    """The handle of a file that is there, locked; None if somebody else has it, or it is none."""
+    """The handle of a file that is there, locked; None if another process has it, or it is none."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | NO_LINKS)
     except OSError:

@@ -91,7 +91,7 @@ class ModelStore:
         return meta if isinstance(meta, dict) and meta.get(_KEY) == key else {}
 
     def save(self, key: str, module: "torch.nn.Module", meta: Mapping[str, Any]) -> None:
-        """Store the module's weights, with `meta` (JSON) for whoever looks into the file."""
+        """Store the module's weights, with `meta` (JSON) for readers of the file."""
         path = self._path(key)
         if not self._is_usable:
             return

@@ -4,14 +4,14 @@ What a general writer does for every table costs more here than serving the requ
 statistics, hashed dictionaries of whatever comes, compression. Log columns are of three kinds, and a look at
 the rows of a row group says which:
 
-    runs    values that stand several times in a row, as those of a request on each of its ads: a dictionary
+    runs    values that repeat several times in a row, as those of a request on each of its ads: a dictionary
             of the runs, and how long each is
     few     no more than 256 different values: a dictionary, and 1, 2, 4 or 8 bits a value
     plain   anything else, as it lies in memory
 
 Any reader of Parquet reads them. There is no compression, no missing value and nothing nested: a page of each
 column in a row group, and a dictionary page before it where there is one. The bytes depend on the rows alone.
-A digest of the file is taken while it is written, so nobody has to read it again for that.
+A digest of the file is taken while it is written, so it is not read again for that.
 """
 
 import hashlib

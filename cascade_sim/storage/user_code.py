@@ -70,7 +70,7 @@ def begin_loading() -> None:
     From here on imports of own modules are written down; also those that a class does later, at work.
     """
     if not any(isinstance(finder, _Recorder) for finder in sys.meta_path):
-        # Just before Python's own: whoever watches imports at the front goes on doing so.
+        # Just before Python's own: code that watches imports at the front goes on doing so.
         place = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else len(sys.meta_path)
         sys.meta_path.insert(place, _Recorder())
     if any(_digest_of(file) != known for name, (file, known) in _loaded.items() if name in sys.modules):
@@ -117,7 +117,7 @@ def attribute(modules: Iterable[str], names: Iterable[str]) -> None:
 def late(known: Iterable[str], before: Iterable[str] = ()) -> dict[str, str]:
     """{module: digest} of own modules that came in since `before` and are not among the `known` labels.
 
-    Whoever asked for them: one too many costs a run that is made again, one too few a result that is not of
+    Whatever asked for them: one too many costs a run that is made again, one too few a result that is not of
     this code.
     """
     names = loaded() - set(before) - set(known)
@@ -243,7 +243,7 @@ def _neighbours(name: str, file: Path) -> set[str]:
 
 @lru_cache(1024)
 def _imports(text: bytes, package: str) -> frozenset[str]:
-    """What the imports of a text name, wherever they stand in it; `from a import b` may be a module a.b."""
+    """What the imports of a text name, wherever they are in it; `from a import b` may be a module a.b."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cascade.cost import stage_costs
 from cascade_sim.cascade.serve import Arm, Block, Platform, each_pass, priced
-from cascade_sim.study.evaluate import Evaluation
+from cascade_sim.study.evaluate import ArmEvaluation, Evaluation
 
 ROUNDS, REQUESTS = 5, 128  # the median of so many rounds, each of other requests
 
 
-def cost_section(evaluation: Evaluation) -> dict[str, Any]:
+def cost_section(evaluation: ArmEvaluation) -> dict[str, Any]:
     """{"cost": {arm: {"stages": [...], "flops", "bytes", "scoring_flops"}}}, of a request; None: not known.
 
     `scoring_flops` are those of all stages but retrieval. {} for a log, whose scores are given.
@@ -32,7 +31,7 @@ def cost_section(evaluation: Evaluation) -> dict[str, Any]:
     return {"cost": {name: _arm_cost(evaluation, name, arm) for name, arm in evaluation.arms.items()}}
 
 
-def _arm_cost(evaluation: Evaluation, name: str, arm: Arm) -> dict[str, Any]:
+def _arm_cost(evaluation: ArmEvaluation, name: str, arm: Arm) -> dict[str, Any]:
     left = evaluation.tallies[name].sizes / evaluation.n_requests  # after each stage; the last are shown
     stages = stage_costs(arm, evaluation.sim.world.n_ads, left[:-1].tolist())
     return {
@@ -41,6 +40,11 @@ def _arm_cost(evaluation: Evaluation, name: str, arm: Arm) -> dict[str, Any]:
         "bytes": _total([stage.bytes for stage in stages]),
         "scoring_flops": _total([stage.flops for stage in stages[1:]]),
     }
+
+
+def totals(cost: Mapping[str, Any]) -> dict[str, float | None]:
+    """Of an arm's cost what is of all stages together."""
+    return {name: value for name, value in cost.items() if name != "stages"}
 
 
 def _total(parts: Sequence[float | None]) -> float | None:
@@ -53,15 +57,15 @@ def measured_micros(
 ) -> dict[str, dict[str, float]]:
     """Microseconds of CPU time a request, {arm: {stage: µs}}: the last stage with the auction.
 
-    Arms take turns, and begin each time without what others have computed. Answers of retrieval that are
-    kept per user are looked up, as they were in the evaluation. Nothing of a log.
+    Arms take turns, and nothing is kept of what another has computed, as it is in the evaluation: a model in
+    two stages is asked twice. But answers of retrieval that are kept per user are looked up. {} for a log.
     """
     if not evaluation.sim.environment.has("corpus"):
         return {}
     taken: dict[str, list[list[float]]] = {name: [] for name in evaluation.arms}
     for block in _parts(evaluation):
         for name, arm in evaluation.arms.items():
-            spent = stage_seconds(replace(block, memo=BlockCache()), arm, evaluation.sim.platform, clock)
+            spent = stage_seconds(block, arm, evaluation.sim.platform, clock)
             taken[name].append([1e6 * seconds / len(block) for seconds in spent])
     return {
         name: dict(zip(arm.stage_names, np.median(taken[name], axis=0).tolist(), strict=True))

@@ -25,7 +25,7 @@ def write_report(
         folder_inside(folder, "figures")  # before anything is drawn
     else:
         refuse_other(out, "report of cascade_sim", MARK)
-    metrics = with_arm_changes(metrics, scenario_text)
+    metrics = {**with_arm_changes(metrics, scenario_text), "micros": manifest.get("micros")}
     figures = draw_all(metrics)
     page = out or below(folder, "report.html")
     with storage_errors(page):

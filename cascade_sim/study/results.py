@@ -137,13 +137,13 @@ def measures_of(evaluation: Evaluation) -> Mapping[str, Metric]:
 
 
 def references(evaluation: Evaluation) -> dict[str, str]:
-    """Arms that nobody can ship, and why: the engine's own, and those that know more truth than the baseline.
+    """Arms that cannot ship, and why: the engine's own, and those that know more truth than the baseline.
 
     Where the baseline itself has the truth as a stage model, the arms are compared with each other under it.
     """
     arms, base = evaluation.specs, evaluation.specs[evaluation.sim.scenario.report.baseline]
     told = {name: text for name, text in REFERENCE_ARMS.items() if name in arms}
-    if base.pre_ranking.earlier:  # what stands before the last step is the baseline's
+    if base.pre_ranking.earlier:  # what is before the last step is the baseline's
         told |= {name: text for name, text in IN_LAST_STEP.items() if name in arms}
     for name in evaluation.sim.scenario.arms:
         pairs = zip(arms[name].sections, base.sections, strict=True)

@@ -344,7 +344,7 @@ def _with_late_code(
 ) -> dict[str, Any]:
     """The manifest with the modules that came in while the run was under way, since `before`.
 
-    UserError if a class or what it imports was edited meanwhile: nobody could say which of it made what.
+    UserError if a class or what it imports was edited meanwhile: which of it made what would be unknown.
     """
     known = manifest.get(USER_CODE) or {}
     left = [read_manifest(world) for world in worlds]

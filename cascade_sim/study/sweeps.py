@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.analysis.report.sections.sweep import NEITHER, known_measures
+from cascade_sim.analysis.report.sections.sweep import COST, COST_MEASURES, NEITHER, known_measures
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
 from cascade_sim.analysis.statistics.moves import paired_change
 from cascade_sim.context import RunContext
@@ -232,7 +232,7 @@ def load_variants(path: Path, overrides: Sequence[str] = ()) -> list[Cell]:
     cells: list[Cell] = []
     problems: dict[str, list[str]] = {}  # problem -> the variants that have it
     for name, changes in content["variants"].items():
-        # Where the text of each override stands; of the same text in two places the later one counts.
+        # Where the text of each override is; of the same text in two places the later one counts.
         places: dict[str, KeyPath] = {change: ("common", i) for i, change in enumerate(common)}
         places |= {change: ("variants", name, i) for i, change in enumerate(changes)}
         places = {change: place for change, place in places.items() if change not in overrides}
@@ -360,7 +360,10 @@ def check_sweep(
         arms = resolved_arms(cell.scenario)
         if arm is not None and arm not in arms:
             raise UserError(f"--arm: {unknown_name('arm', arm, arms)} (in the cell {cell.name})")
-    known = known_measures(has_market=all(cell.scenario.market is not None for cell in cells))
+    known = known_measures(
+        has_market=all(cell.scenario.market is not None for cell in cells),
+        has_cost=all(cell.scenario.world.has("corpus") for cell in cells),
+    )
     if fixed_models:
         fixed_points(cells, arm)
     for measure in measures:
@@ -506,9 +509,9 @@ def _serve_fixed(
             answer = ask_run(where, asked, context.progress)
             held = answer["held_fixed"]
             if start == 0:
-                done[first.name].append(answer["current"]["metrics"])
+                done[first.name].append(_with_cost(answer["current"]))
             for cell, point in zip(cells[1 + start :], answer["points"], strict=False):
-                done[cell.name].append(point["metrics"])
+                done[cell.name].append(_with_cost(point))
         if not points:
             done[first.name].append(_flat(opened.run.metrics, arm))
     return done, Statement(tuple(held), facts=opened.run.metrics.get("replay"))
@@ -531,12 +534,24 @@ def write_sweep(findings: dict[str, Any], folder: Path, across: str, up: str) ->
 def _flat(metrics: Metrics, arm: str | None) -> dict[str, Metrics]:
     """{measure: {"value", "low", "high"}} of the arm; those of its market have no interval of their own."""
     name = arm or metrics["baseline"]
-    flat = dict(metrics["arms"][name])
+    cost = (metrics.get("cost") or {}).get(name) or {}
+    flat = _with_cost({"metrics": metrics["arms"][name], "cost": cost})
     market = metrics.get("market", {}).get("arms", {}).get(name, {})
     for measure, value in market.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             flat[MARKET + measure] = {"value": value, "low": None, "high": None}
     return flat
+
+
+def _with_cost(served: Metrics) -> dict[str, Metrics]:
+    """The measures of an arm as it was served, with what a request costs; that has no interval in a world."""
+    known = {name: (served.get("cost") or {}).get(name.removeprefix(COST)) for name in COST_MEASURES}
+    costs = {
+        name: {"value": value, "low": None, "high": None}
+        for name, value in known.items()
+        if value is not None
+    }
+    return {**served["metrics"], **costs}
 
 
 def _entry(name: str, own: list[Metrics], base: list[Metrics], is_first: bool) -> Metrics:
@@ -634,7 +649,7 @@ def _parts(row: Mapping[str, Any]) -> str:
 def orders_kept(results: Mapping[str, Metrics], metric: str) -> str:
     """A Markdown table: the order of each variant's arms by a metric, and how many worlds keep it.
 
-    Between two neighbours stands in how many worlds the first is ahead. Empty for one world.
+    Between two neighbours is in how many worlds the first is ahead. Empty for one world.
     """
     rows = []
     for name, metrics in results.items():

@@ -41,7 +41,7 @@ STANDARDISED_BY = 100_000  # requests, whose features say well enough what is us
 
 
 def plan_of(spec: ModelSpec | Joint, seed: int, **instead: Any) -> TrainingPlan:
-    """What a model's section says of its training; what is given here and is not None stands instead."""
+    """What a model's section says of its training; what is given here and is not None is taken instead."""
     keys = ("epochs", "batch", "learning_rate", "weight_decay")
     given = {key: value for key, value in instead.items() if value is not None}
     return TrainingPlan(**{**{key: getattr(spec, key) for key in keys}, "seed": seed % 2**31, **given})

@@ -225,7 +225,7 @@ def logged_score_pairs(
 def list_totals(values: torch.Tensor, batch: Batch) -> np.ndarray | torch.Tensor:
     """Sum of each list's values [N], in float64 and in the order of the items.  [L] float64
 
-    On another device than the CPU they are summed there, in their own type: nobody waits for it.
+    On another device than the CPU they are summed there, in their own type, without a wait.
     """
     if values.device.type != "cpu":
         return list_sums(values, batch)

@@ -211,7 +211,7 @@ def from_padded(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Flat scores, labels and offsets of the items that the mask keeps.  [L, m(, columns)], [L, m], [L, m]
 
-    `mask` is True for an item, wherever in its row it stands; what is masked may hold anything, NaN too.
+    `mask` is True for an item, wherever in its row it is; what is masked may hold anything, NaN too.
     """
     if mask.dim() != 2 or mask.shape != scores.shape[:2] or mask.shape != labels.shape:
         shapes = f"{list(scores.shape)}, {list(labels.shape)}, {list(mask.shape)}"

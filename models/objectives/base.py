@@ -49,7 +49,7 @@ class Objective:
     logistic regression part, "graded" for labels >= 0 with a squared one. `predict` is on the labels' scale
     where `has_scale` (and alpha leaves the regression part a weight). A loss without scale does not see a
     shift of all scores, or a common factor of all predictions: what `predict` then gives is only a number,
-    to be measured against or mended by a calibrator.
+    to be measured against or corrected by a calibrator.
     """
 
     task: str = "binary"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.agents.bidding import Bidder, Feedback, MarketTime, Portfolio, number, one_of
 
 PORTFOLIO = Portfolio(
@@ -55,32 +56,32 @@ def test_the_state_is_a_copy_and_is_put_back_as_it_was():
 
 def test_a_state_of_other_names_or_another_shape_is_refused():
     bidder = Counting(PORTFOLIO)
-    with pytest.raises(ValueError, match=r"Counting: expected the state n, seen, found seen"):
+    with refused("Counting", "n, seen", "found seen", kind=ValueError):
         bidder.restore({"seen": np.zeros(3)})
-    with pytest.raises(ValueError, match=r"state 'seen' has shape \[2\], expected \[3\]"):
+    with refused("'seen'", "[2]", "[3]", kind=ValueError):
         bidder.restore({"seen": np.zeros(2), "n": np.array(0)})
 
 
 @pytest.mark.parametrize(
     ("value", "bounds", "text"),
     [
-        (-1, {"low": 0.0}, "option k: expected a number 0 or more, found -1"),
-        (0, {"low": 0.0, "above": True}, "option k: expected a number above 0, found 0"),
-        (3, {"low": 0.0, "high": 2.0}, r"option k: expected a number in \[0, 2\], found 3"),
-        (0, {"low": 0.0, "high": 2.0, "above": True}, r"option k: expected a number in \(0, 2\], found 0"),
-        ("1", {"low": 0.0}, "option k: expected a number 0 or more, found '1'"),
-        (True, {"low": 0.0}, "option k: expected a number 0 or more, found True"),
-        (float("nan"), {"low": 0.0}, "option k: expected a number 0 or more, found nan"),
-        (float("inf"), {"low": 0.0}, "option k: expected a finite number, found inf"),
+        (-1, {"low": 0.0}, "k: 0 -1"),
+        (0, {"low": 0.0, "above": True}, "k: above 0, 0"),
+        (3, {"low": 0.0, "high": 2.0}, "k: [0, 2], 3"),
+        (0, {"low": 0.0, "high": 2.0, "above": True}, "k: (0, 2], 0"),
+        ("1", {"low": 0.0}, "k: 0 '1'"),
+        (True, {"low": 0.0}, "k: 0 True"),
+        (float("nan"), {"low": 0.0}, "k: 0 nan"),
+        (float("inf"), {"low": 0.0}, "k: finite inf"),
     ],
 )
 def test_an_option_out_of_range_is_named_with_its_value_and_the_range(value, bounds, text):
-    with pytest.raises(ValueError, match=text):
+    with refused(*text.split(), kind=ValueError):
         number("k", value, **bounds)
 
 
 def test_options_in_range_come_back_as_they_are():
     assert number("k", 2, 0.0, 2.0) == 2.0 and number("k", np.float64(0.5), 0.0) == 0.5
     assert one_of("every", "day", ("day", "update")) == "day"
-    with pytest.raises(ValueError, match="option every: expected one of day, update, found 'week'"):
+    with refused("every", "day, update", "'week'", kind=ValueError):
         one_of("every", "week", ("day", "update"))

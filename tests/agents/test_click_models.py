@@ -3,6 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.agents.click_models import CLICK_MODELS, Cascade, PositionBased
 from cascade_sim.agents.users import click_probability, happens
 
@@ -146,11 +147,11 @@ def test_every_named_model_is_built_from_slot_effects(name):
 
 def test_nonsense_is_refused():
     ctr, shown = page(2)
-    with pytest.raises(ValueError, match="5 slots, but only 1 slot effects"):
+    with refused("5 slots", 1, kind=ValueError):
         PositionBased(np.ones(1)).expected(ctr, shown)
     with pytest.raises(ValueError, match="probabilities"):
         PositionBased(np.array([1.2]))
-    with pytest.raises(ValueError, match="continuation must be a probability"):
+    with refused("continuation", "probability", kind=ValueError):
         Cascade(continuation=1.5)
-    with pytest.raises(ValueError, match="continuation_after_click must be a probability"):
+    with refused("continuation_after_click", "probability", kind=ValueError):
         Cascade(continuation_after_click=float("nan"))

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.agents.fatigue import after, fatigue_shift, fatigued
 
 
@@ -77,7 +78,7 @@ def test_nonsense_is_refused():
     one = np.array([0])
     with pytest.raises(TypeError, match="integers"):
         after(np.zeros(1), one, np.array([0.5]), 1.0, half_life_hours=1)
-    with pytest.raises(ValueError, match="user 4 is not among the 2"):
+    with refused("user 4", 2, kind=ValueError):
         after(np.zeros(2), np.array([4]), one, 1.0, half_life_hours=1)
     with pytest.raises(ValueError, match="half-life"):
         after(np.zeros(1), one, one, 1.0, half_life_hours=0)

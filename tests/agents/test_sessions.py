@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from answers.told import refused
 from cascade_sim.agents.sessions import SessionDraws, Sessions, n_pages, no_sessions, session_requests
 from cascade_sim.agents.traffic import activity_cdf
 from cascade_sim.agents.traffic_profiles import HOUR, Profile, constant, daily, hourly
@@ -214,7 +215,7 @@ def test_another_seed_gives_other_traffic():
 
 def test_nonsense_is_refused():
     who = sessions(constant(2.0))
-    with pytest.raises(ValueError, match="cannot end at 5.0, before it begins at 10.0"):
+    with refused(5.0, 10.0, kind=ValueError):
         session_requests(who, no_sessions(who, 10.0), 5.0)
     with pytest.raises(ValueError, match="at least 1 page"):
         sessions(constant(2.0), mean_pages=0.5)

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from answers.told import refused
 from cascade_sim.agents.traffic_profiles import (
     DAY,
     HOUR,
@@ -218,7 +219,7 @@ def test_a_malformed_file_is_refused_with_file_line_and_reason(tmp_path, text, m
 def test_a_file_that_is_not_text_is_refused_with_its_line(tmp_path):
     path = tmp_path / "profile.csv"
     path.write_bytes(b"1\n2\n\xff\xfe\n")
-    with pytest.raises(ValueError, match=r"profile.csv:3: not a text file"):
+    with refused("profile.csv:3:", "text", kind=ValueError):
         hourly(path, 1.0)
     with pytest.raises(OSError):
         hourly(tmp_path / "missing.csv", 1.0)

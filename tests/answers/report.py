@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 from answers.compute import with_compute
+from answers.cost import make_costs, make_micros
 from answers.critical_bids import make_critical_bids
 from answers.designs import make_designs
 from answers.drift import with_drift
@@ -185,11 +186,14 @@ def models() -> dict[str, Any]:
 
 
 def contrasts() -> dict[str, Any]:
-    """Every arm of the scenario against every other arm, in revenue per request."""
+    """Every arm of the scenario against every other arm, in revenue per request and RPM, here the same."""
     revenue = {arm: 1 + row[3] for arm, row in ARMS.items()}
     return {
         arm: {
-            rival: {"expected_revenue_per_request": entry(revenue[arm] / revenue[rival] - 1, 0.003)}
+            rival: {
+                measure: entry(revenue[arm] / revenue[rival] - 1, 0.003)
+                for measure in ("expected_revenue_per_request", "expected_rpm")
+            }
             for rival in ARMS
             if rival != arm
         }
@@ -235,6 +239,8 @@ def make_metrics(seeds: int = 0) -> dict[str, Any]:
             arm: {"corpus": 20000, "pre_ranking_set": 500.0, "competitive_set": 100.0, "win_set": 4.98}
             for arm in ARMS
         },
+        "cost": make_costs(),
+        "micros": make_micros(),
         "models": models(),
         "curves": curves(),
         "objectives": make_objectives(),

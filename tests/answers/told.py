@@ -4,7 +4,7 @@
         load_scenario(...)
     assert tells(shown, "cascade.pre_ranking.size", 6)
 
-A fact is a term or a value, never a sentence, and stands in the message as a whole: 5 is not told by `0.5` or `50`.
+A fact is a term or a value, never a sentence, and stands in the message as a whole: `50` does not tell 5.
 """
 
 from __future__ import annotations

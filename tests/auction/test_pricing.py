@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from answers.told import refused, tells
 from cascade_sim.auction import auction, reprice, run_auction
 from cascade_sim.auction.pricing import PARAMETERS, RULES, Pricing, Slot, missing, needless, soft_floor
 from cascade_sim.auction.reference import reference_auction
@@ -88,23 +89,23 @@ def test_repricing_keeps_to_the_soft_floor():
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
-        ({"soft_floor": 1.0}, ValueError, r"^soft_floor has no meaning with pricing gsp \(only with soft_"),
-        ({"pricing": "first", "soft_floor": 0.0}, ValueError, "no meaning with pricing first"),
-        ({"pricing": "soft_floor"}, ValueError, "^pricing soft_floor needs soft_floor"),
+        ({"soft_floor": 1.0}, ValueError, "soft_floor gsp"),
+        ({"pricing": "first", "soft_floor": 0.0}, ValueError, "soft_floor first"),
+        ({"pricing": "soft_floor"}, ValueError, "pricing soft_floor"),
         (
             {"pricing": "soft_floor", "soft_floor": -1.0},
             ValueError,
-            "is -1.0; it must be a finite",
+            "-1.0 finite",
         ),
         ({"pricing": "soft_floor", "soft_floor": np.nan}, ValueError, "soft_floor is nan"),
         ({"pricing": "soft_floor", "soft_floor": np.inf}, ValueError, "soft_floor is inf"),
-        ({"soft_flor": 1.0}, TypeError, "unknown keyword 'soft_flor'; did you mean 'soft_floor'"),
+        ({"soft_flor": 1.0}, TypeError, "'soft_flor' 'soft_floor'?"),
         ({"reserve": 1.0}, TypeError, "unknown keyword 'reserve'"),
     ],
 )
 def test_parameters_that_do_not_fit_the_rule_are_refused(given, error, text):
     for run in (run_auction, auction, reprice):
-        with pytest.raises(error, match=text):
+        with refused(*text.split(), kind=error):
             run([2.0, 1.0], [0.1, 0.1], slots=1, **given)
 
 
@@ -118,7 +119,7 @@ def test_a_rule_says_which_parameters_it_takes():
 def test_a_rule_registered_too_late_is_refused_in_words(monkeypatch):
     run_auction([1.0], [0.1], slots=1)
     monkeypatch.setitem(RULES, "half", Pricing(lambda slot: 0.5 * slot.bid))
-    with pytest.raises(ValueError, match="'half' was registered after the first auction; register it before"):
+    with refused("'half'", "registered", kind=ValueError):
         run_auction([1.0], [0.1], slots=1, pricing="half")
 
 
@@ -152,7 +153,6 @@ def test_a_rule_of_ones_own_is_compiled_priced_bounded_and_refused_like_the_othe
         [sys.executable, str(script)], cwd=ROOT, capture_output=True, text=True, check=True,
         env={"PYTHONPATH": str(ROOT), "PATH": "", "NUMBA_CACHE_DIR": str(tmp_path / "numba")},
     )  # fmt: skip
-    assert done.stdout.splitlines() == [
-        "[1.75, 1.0]", "[1.9, 1.0]", "[1.0, 0.5]", "pricing between needs least (CPC added)",
-        "share is 1.5; it must be at most 1",
-    ]  # fmt: skip
+    assert done.stdout.splitlines()[:3] == ["[1.75, 1.0]", "[1.9, 1.0]", "[1.0, 0.5]"]
+    needed, bounded = done.stdout.splitlines()[3:]
+    assert tells(needed, "between", "least") and tells(bounded, "share", 1.5, 1)  # fmt: skip

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.auction import auction, run_auction
 
 EXACT = {"rel": 1e-12, "abs": 0}
@@ -154,12 +155,12 @@ def test_bad_numbers_are_refused_with_request_and_candidate_named(where, bad, sq
 
 
 def test_an_infinite_bid_on_an_ad_without_pctr_is_refused_too():
-    with pytest.raises(ValueError, match="request 0, candidate 1: bid is inf"):
+    with refused("request 0", "candidate 1", "bid", "inf", kind=ValueError):
         run_auction([1.0, np.inf], [0.5, 0.0], slots=1)
 
 
 def test_a_score_too_large_for_a_float_is_refused():
-    with pytest.raises(ValueError, match=r"candidate 0: bid 1e\+200 \* quality 1e\+200 is not finite"):
+    with refused("candidate 0", "bid 1e+200", "quality 1e+200", kind=ValueError):
         auction([1e200], [1e200], slots=1)
 
 
@@ -167,21 +168,21 @@ def test_a_score_too_large_for_a_float_is_refused():
     ("rules", "message"),
     [
         ({"slots": 0}, "slots is 0"),
-        ({"slots": 1, "pricing": "gps"}, "unknown pricing 'gps'; known: gsp, vcg, first"),
-        ({"slots": 1, "pricing": "vcg", "squashing": 0.5}, "vcg needs squashing 1, not 0.5"),
-        ({"slots": 1, "squashing": -1.0}, "squashing is -1"),
+        ({"slots": 1, "pricing": "gps"}, "'gps'; gsp, vcg, first"),
+        ({"slots": 1, "pricing": "vcg", "squashing": 0.5}, "vcg 1, 0.5"),
+        ({"slots": 1, "squashing": -1.0}, "squashing -1.0"),
         ({"slots": 1, "squashing": np.nan}, "squashing is nan"),
-        ({"slots": 2, "slot_effects": [1.0]}, "2 slots need at least 2"),
+        ({"slots": 2, "slot_effects": [1.0]}, "2"),
         ({"slots": 2, "slot_effects": [0.5, 1.0]}, "never increase"),
         ({"slots": 2, "slot_effects": [1.0, 0.0]}, "positive"),
         ({"slots": 1, "slot_effects": [np.nan]}, "finite"),
-        ({"slots": 1, "reserve_cpc": -1.0}, "reserve_cpc is -1"),
+        ({"slots": 1, "reserve_cpc": -1.0}, "reserve_cpc -1.0"),
         ({"slots": 1, "score_floor": np.inf}, "score_floor is inf"),
-        ({"slots": 1, "ids": [1]}, "bid and ids differ in shape"),
+        ({"slots": 1, "ids": [1]}, "bid ids shape"),
     ],
 )
 def test_bad_rules_are_refused(rules, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(*message.split(), kind=ValueError):
         run_auction([1.0, 2.0], [0.5, 0.5], **rules)
 
 
@@ -261,7 +262,7 @@ def test_qualities_of_the_fused_auction_may_be_above_one():
 
 def test_tables_of_other_shapes_are_refused():
     for squashing in (0.5, 1.0):
-        with pytest.raises(ValueError, match="bid and pctr differ in shape"):
+        with refused("bid", "pctr", "shape", kind=ValueError):
             run_auction([1.0, 2.0], [0.5], slots=1, squashing=squashing)
-    with pytest.raises(ValueError, match=r"bid must be \[candidates\] or \[requests, candidates\]"):
+    with refused("bid", "[requests, candidates]", kind=ValueError):
         run_auction(1.0, 0.5, slots=1)

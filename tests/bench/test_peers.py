@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from answers.told import refused
 from cascade_sim.bench import Spread, end_to_end, peers
 from cascade_sim.cascade.cache import BlockCache
 from cascade_sim.cli import main
@@ -77,11 +78,11 @@ def test_ours_and_theirs_take_turns_and_the_ratio_is_of_the_medians(auction_net)
 
 def test_a_peer_that_stops_says_why(auction_net, tmp_path):
     (auction_net / "simul_bidding_env" / "Environment" / "BiddingEnv.py").write_text("import not_there\n")
-    with pytest.raises(peers.UserError, match="auction-net stopped in its own Python.*not_there"):
+    with refused("auction-net", "not_there", kind=peers.UserError):
         peers.Peer("auction-net", auction_net, peers.Path(sys.executable))
-    with pytest.raises(peers.UserError, match="there is no folder"):
+    with refused(tmp_path / "gone", kind=peers.UserError):
         peers.Peer("auction-net", tmp_path / "gone", peers.Path(sys.executable))
-    with pytest.raises(peers.UserError, match="there is no Python"):
+    with refused(tmp_path / "python", kind=peers.UserError):
         peers.Peer("auction-net", auction_net, tmp_path / "python")
 
 

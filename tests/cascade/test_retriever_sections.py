@@ -1,9 +1,10 @@
-"""Retrievers in a scenario: what is left out when it is written, what arms inherit, and what is refused."""
+"""Retrievers in a scenario: what is left out when it is written, what arms inherit, and what is raised."""
 
 import pytest
 
+from answers.told import refused, tells
 from cascade_sim.cascade.retrievers.custom import find_retriever
-from cascade_sim.foundation.errors import ScenarioError, UserError
+from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.data import scenario_data, scenario_hash
 from cascade_sim.scenario.file import dump_scenario, load_scenario
 from cascade_sim.scenario.memory import peak_bytes, sizes_of, staying
@@ -105,17 +106,17 @@ def test_another_kind_does_not_inherit_options():
 @pytest.mark.parametrize(
     ("overrides", "key", "words"),
     [
-        (["cascade.retrieval.kind=similarty"], "kind", "did you mean 'similarity'?"),
-        (["cascade.retrieval.kind=popular.py"], "kind", "write popular.py:ClassName"),
-        (["cascade.retrieval.kind=popula.py:Popular"], "kind", "did you mean 'popular.py'?"),
-        (["cascade.retrieval.kind=popular.py:Popula"], "kind", "did you mean 'Popular'?"),
+        (["cascade.retrieval.kind=similarty"], "kind", "'similarity'?"),
+        (["cascade.retrieval.kind=popular.py"], "kind", "popular.py:ClassName"),
+        (["cascade.retrieval.kind=popula.py:Popular"], "kind", "'popular.py'?"),
+        (["cascade.retrieval.kind=popular.py:Popula"], "kind", "'Popula' 'Popular'?"),
         (["cascade.retrieval={kind: 'popular.py:Popular', options: {tast: 1}}"], "options.tast", "'taste'"),
-        (["cascade.retrieval.options={overlap: 1}"], "options.overlap", "similarity takes no options"),
+        (["cascade.retrieval.options={overlap: 1}"], "options.overlap", "similarity options"),
         (["cascade.retrieval={kind: 'popular.py:Popular', overlap: 0.1}"], "overlap", "under options"),
         (["cascade.retrieval={routes: {near: {group: G9}}}"], "routes.near.group", "unknown group 'G9'"),
         (["arms.ltr.retrieval={group: G9}"], "arms.ltr.retrieval.group", "unknown group 'G9'"),
         (["cascade.retrieval={size: 9, routes: {near: {size: 30}}}"], "size", "NAME.size (together 30)"),
-        (["cascade.retrieval={routes: {'a.b': {size: 30}}}"], "routes.a.b", "expected a name of letters"),
+        (["cascade.retrieval={routes: {'a.b': {size: 30}}}"], "routes.a.b", "letters"),
         (["cascade.retrieval={routes: {near: {routes: {}}}}"], "routes.near", "unknown key 'routes'"),
         (["cascade.retrieval={routes: {near: {size: 8}, far: {size: 6}}}"], "size", "at most 14"),
         (["cascade.retrieval={routes: {near: {size: 400}, far: {size: 300}}}"], "size", "routes together"),
@@ -124,14 +125,14 @@ def test_another_kind_does_not_inherit_options():
 )  # fmt: skip
 def test_a_mistake_is_refused_with_its_key_and_what_was_meant(overrides, key, words):
     said = refusal(*overrides)
-    assert key in said and words in said
+    assert tells(said, *key.split()) and tells(said, *words.split())
 
 
 def test_a_route_that_an_arm_misspells_is_not_taken_for_a_further_one():
     said = refusal(
         f"cascade.retrieval={{routes: {ROUTES}}}", "arms.ltr.retrieval={routes: {populr: {size: 5}}}"
     )
-    assert "arms.ltr.retrieval" in said and "did you mean 'popular'?" in said
+    assert tells(said, "arms.ltr.retrieval", "'popular'?")
     said = refusal(f"cascade.retrieval={{routes: {ROUTES}}}", "arms.ltr.retrieval={size: 5}")
     assert "routes.NAME.size" in said
 
@@ -209,7 +210,7 @@ def test_a_registered_retriever_is_known_by_its_name():
     register_retriever("mine", find_retriever("popular.py:Popular"))
     try:
         assert tiny_scenario("cascade.retrieval.kind=mine").cascade.retrieval.kind == "mine"
-        with pytest.raises(UserError, match="has no retrieve, score"):
+        with refused("retrieve, score"):
             register_retriever("other", int)
     finally:
         RETRIEVER_KINDS.registered.clear()

@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch import nn
 
+from answers.told import refused, tells
 from cascade_sim.cascade.scorers import (
     CoActionScorer,
     ConstantScorer,
@@ -187,7 +188,7 @@ def test_a_module_that_raises_names_model_request_error_and_message(view, block,
     with pytest.raises(UserError) as caught:
         TorchScorer("mine", view, "sigmoid", Fails()).predict(part, ids[: size + 5])
     shown = str(caught.value)
-    assert shown.startswith(f"model 'mine' failed at request {block.requests[size]}: Fails: ")
+    assert tells(shown, "'mine'", f"request {block.requests[size]}", "Fails")
     assert shown.endswith(f": {error.__name__}: of my own") and isinstance(caught.value.__cause__, error)
 
 
@@ -216,7 +217,7 @@ def test_a_huge_score_of_an_order_stays_finite(view, block, ids):
 
 
 def test_a_width_the_kernel_cannot_take_is_refused_by_name(view):
-    with pytest.raises(UserError, match="'mine': hidden must be a multiple of 8"):
+    with refused("'mine'", "hidden", 8):
         CoActionScorer("mine", view, "sigmoid", build(CoAction, view, hidden=12))
 
 

@@ -45,7 +45,7 @@ MISTAKES = {
     "scores of one ad": (SAID, "        return affinity[:, :1]\n", "score", "shape"),
     "random": (SAID, SAID[:-1] + " + np.random.random(ids.shape)\n", "repeatable", "twice"),
     "looks at the others": (
-        SAID, SAID[:-1] + " * (1 + requests.context.sum() * ids)\n", "by request", "whoever comes with it"
+        SAID, SAID[:-1] + " * (1 + requests.context.sum() * ids)\n", "by request", "in every batch"
     ),
     "writes": (SAID, "        requests.context[:] = 0\n" + SAID, "side effects", "requests.context"),
     "writes to the world": (

@@ -97,6 +97,7 @@ def foreign(home, folder, kind):
         for name in ("pre", "rank"):
             (run / "models" / f"{name}.py").unlink()
         return sent(run, folder / "again", changes, {}, sealed=True)
+    # Wording: a name of this file's own KINDS.
     assert kind == "modules that its scenario names"
     (folder / "evil_module.py").write_text(net)
     changes = [f"models.{name}.kind=evil_module:Net" for name in ("pre", "rank")]

@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from answers.section_text import says
+from answers.told import tells
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import serve
 from cascade_sim.cli import main
@@ -275,7 +277,7 @@ def test_the_command_prints_a_table_and_writes_every_impression(folder, tmp_path
     words = ["--impressions", "300", "--out", str(out), "--arm", "logloss", "--arm", "ranker", "--quiet"]
     assert main(["critical-bids", str(folder), *words]) == 0
     text = capsys.readouterr().out
-    assert "logloss (baseline)" in text and "ranker" in text and "need a higher bid" in " ".join(text.split())
+    assert tells(text, "logloss (baseline)", "ranker") and says(text, "need", "higher bid")
     rows = list(csv.DictReader(out.open()))
     assert len(rows) == 600 and {row["arm"] for row in rows} == {"logloss", "ranker"}
     for row in rows:
@@ -299,11 +301,11 @@ def test_a_run_that_logged_other_pages_is_noticed(folder, tmp_path, capsys, monk
     changed = lambda *words: {**real(*words), "cpc_micros": real(*words)["cpc_micros"] + 1}  # noqa: E731
     monkeypatch.setattr(replay, "logged", changed)
     assert main(["critical-bids", str(folder), "--impressions", "30", "--arm", "ltr", "--quiet"]) == 1
-    assert "logged other pages for arm ltr" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "other pages", "arm ltr")
 
 
 def test_an_unknown_arm_and_a_run_that_is_none_are_refused(folder, tmp_path, capsys):
     assert main(["critical-bids", str(folder), "--arm", "loglos"]) == 2
-    assert "did you mean 'logloss'" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "'logloss'?")
     assert main(["critical-bids", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith("error: ")

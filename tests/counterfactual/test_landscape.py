@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from answers.told import tells
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import serve
@@ -234,7 +235,7 @@ def test_the_command_prints_writes_and_draws(study, folder, tmp_path, capsys):
     base = ["landscape", str(folder), "--ad", str(ad), "--points", "7", "--quiet"]
     assert main([*base, "--out", str(files["csv"]), "--plot", str(files["png"])]) == 0
     shown = capsys.readouterr().out
-    assert f"ad {ad} in arm logloss" in shown and "  own  " in shown
+    assert tells(shown, f"ad {ad}", "arm logloss") and "  own  " in shown
     assert main([*base, "--plot", str(files["svg"])]) == 0
     assert files["png"].read_bytes().startswith(b"\x89PNG") and files["svg"].read_text().startswith("<svg ")
     rows = list(csv.DictReader(files["csv"].open()))
@@ -278,23 +279,24 @@ def test_a_run_that_logged_something_else_is_noticed(study, folder, capsys, monk
     monkeypatch.setattr(replay, "logged", lambda *words: {k: v[:-600] for k, v in real(*words).items()})
     (ad,) = often_shown(study)
     assert main(["landscape", str(folder), "--ad", str(ad), "--points", "1", "--quiet"]) == 1
-    assert "something has changed since" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "changed")
 
 
 def test_an_ad_that_is_unknown_or_never_retrieved_is_explained(sim, folder, capsys):
     assert main(["landscape", str(folder), "--ad", "600"]) == 2
-    assert capsys.readouterr().err == "error: --ad: no ad 600; the run has ads 0 to 599\n"
+    told = capsys.readouterr().err
+    assert told.startswith("error: --ad: ") and tells(told, 600, "0 to 599")
     seen = sim.retriever(sim.arrivals.block("evaluate", 0, ALL).users[:2], 60)
     ad = next(ad for ad in range(600) if ad not in seen)
     assert main(["landscape", str(folder), "--ad", str(ad), "--requests", "2"]) == 2
-    assert f"no request of the 2 looked at retrieves ad {ad}" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, "of the 2", f"ad {ad}")
 
 
 def test_a_run_without_its_models_is_explained(folder, tmp_path, capsys):
     bare = shutil.copytree(folder, tmp_path / "bare")
     shutil.rmtree(bare / "models")
     assert main(["landscape", str(bare), "--ad", "1"]) == 2
-    assert "is missing, so a trained model is not there" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, ".safetensors", "missing")
 
 
 @pytest.mark.parametrize("text", ["", "1,,2", "a", "0", "-1,2", "1e99", "nan"])
@@ -307,4 +309,4 @@ def test_bids_that_are_none_are_refused(text):
 def test_options_that_do_not_fit_are_refused(folder, capsys):
     assert main(["landscape", str(folder), "--ad", "1", "--bids", "1", "--points", "3"]) == 2
     assert main(["landscape", str(folder), "--ad", "1", "--plot", "x.pdf"]) == 2
-    assert "should end in .png or .svg" in capsys.readouterr().err
+    assert tells(capsys.readouterr().err, ".png", ".svg")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from answers.told import refused
 from cascade_sim.diagnostics.reopen import RATIOS, page_columns
-from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage.tables import TableWriter, read_table
 
 
@@ -42,5 +42,5 @@ def test_an_arm_that_showed_nothing_has_rows_of_nothing(study, tmp_path):
 
 
 def test_a_log_that_is_gone_is_said(study, tmp_path):
-    with pytest.raises(UserError, match="has no log of what arm 'logloss' showed"):
+    with refused("'logloss'"):
         page_columns(study.sim.environment, tmp_path, "logloss", 5)

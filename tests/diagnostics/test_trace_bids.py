@@ -97,7 +97,7 @@ def test_no_bid_helps_an_ad_of_zero_pctr(run, page):
         None,
     )
     assert explained["stages"][2]["why"] == "its score is 0"
-    assert "its ranking score is 0" in explained["bids"]["why_none"]
+    assert says(explained["bids"]["why_none"], "score", "0")
 
 
 def test_an_ad_below_the_reserve_must_bid_at_least_the_reserve(run, page):

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from answers.told import refused
 from cascade_sim.engines.runtime_env import pack
-from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.plugins import travelling_files
 from cascade_sim.storage.code_version import source_digest
 from places import HANG
@@ -60,5 +60,5 @@ def test_a_file_from_outside_the_working_folder_is_refused_by_name(tmp_path, her
     (tmp_path / "mine.py").write_text("")
     trunk = tmp_path / "trunk"
     trunk.mkdir()
-    with pytest.raises(UserError, match=r"mine\.py lies outside the working folder .*start from a folder"):
+    with refused("mine.py", "outside"):
         pack(trunk, [tmp_path / "mine.py"])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.cascade.serve import Block
 from cascade_sim.experiments.assignment import Assignment
 from cascade_sim.foundation import random as draws
@@ -43,13 +44,13 @@ def test_an_assignment_is_a_draw_by_key_however_requests_are_cut(unit):
 
 def test_nobody_is_treated_before_the_trial_and_a_launch_treats_everybody_from_then_on():
     block = traffic(1000)
-    for unit in ("request", "user", "switchback", "everyone"):
+    for unit in ("request", "user", "switchback", "all"):
         treated = Assignment(unit, 7, 0.5, 3 * DAY).is_treated(block)
         assert not treated[block.times < 3 * DAY].any() and treated[block.times >= 3 * DAY].any()
-    assert Assignment("everyone", 7, 0.5, 3 * DAY).is_treated(block)[block.times >= 3 * DAY].all()
-    assert not Assignment("nobody", 7).is_treated(block).any()
+    assert Assignment("all", 7, 0.5, 3 * DAY).is_treated(block)[block.times >= 3 * DAY].all()
+    assert not Assignment("none", 7).is_treated(block).any()
 
 
 def test_an_unknown_unit_is_refused():
-    with pytest.raises(ValueError, match="'city' is none of request, user"):
+    with refused("'city'", "request, user", kind=ValueError):
         Assignment("city", 1)

@@ -62,7 +62,7 @@ def test_the_log_does_not_depend_on_the_number_of_workers():
 def test_the_parts_of_a_split_budget_are_the_whole_and_each_keeps_to_its_own():
     scenario = design_scenario(share=0.3, pre_days=0)
     whole = draw_budgets(scenario.market.budgets, scenario.world.advertisers, scenario.seed)
-    runs = {part: live_design(scenario, "everyone" if part else "nobody", part) for part in (True, False)}
+    runs = {part: live_design(scenario, "all" if part else "none", part) for part in (True, False)}
     budgets = {part: run.ledger.budget for part, (run, _) in runs.items()}
     assert (budgets[True] + budgets[False] == whole).all()
     assert (np.abs(budgets[True] - 0.3 * whole) <= 1).all()

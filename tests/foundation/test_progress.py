@@ -11,6 +11,8 @@ from cascade_sim.foundation.progress import Lines, Progress, Stage, clock_text, 
 from places import HANG, ROOT
 from worlds.clock import Clock
 
+# Wording: how far a stage is, as one line that is read while it runs.
+
 
 @pytest.fixture
 def clock(monkeypatch):

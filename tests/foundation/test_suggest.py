@@ -2,6 +2,8 @@
 
 from cascade_sim.foundation.errors import did_you_mean, nearest, unknown_name
 
+# Wording: these functions are the one place that words a suggestion.
+
 
 def test_a_slip_of_the_finger_finds_its_name():
     assert nearest("slot", ["size", "slots"]) == "slots"

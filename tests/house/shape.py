@@ -10,6 +10,7 @@ own `run scenarios/quick.yaml` is traced in a process of its own. A column per c
   section of a log,
 - functions with nine or more parameters (`self` and compiled kernels aside), overrides that mypy is told to
   ignore, and lines by package,
+- tests that compare with a sentence (`tests.house.wording` says which),
 - with --words hits of each rule of a table (regex, tab, replacement) in source, docs, scenarios and tests,
 - files of the project that are imported, those of which a function is entered, and functions entered, before
   the first request and in all.
@@ -32,6 +33,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from house.wording import wording  # noqa: E402  (beside this file, whether run as a module or imported)
+
 FOLDERS = ("cascade_sim", "agents", "models", "analysis")
 OF_ARMS = {
     *("pre_ranking", "ranking", "pre_rank", "size_rule"),
@@ -227,6 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     columns: list[Counter[str]] = []
     for tree in filter(None, (given.against, given.tree)):
         counts, many = shape(tree.resolve())
+        counts += wording(tree.resolve() / "tests")[0]
         counts += hits(tree.resolve(), given.words) if given.words else Counter()
         counts += Counter() if given.no_run else traced(tree.resolve(), given.scenario)
         columns.append(counts)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import cascade_sim
+from answers.told import refused
 from cascade_sim.cli import cli, main
 from cascade_sim.scenario.file import load_scenario
 from house.blocks import FENCE, PAGES, Block, blocks, count_text, made
@@ -237,7 +238,7 @@ def test_typed_output_would_be_found():
 
 @pytest.mark.parametrize("info", [["bash"], [], ["yaml", "parse"], ["python", "file=a", "file=b"]])
 def test_a_block_that_nothing_tries_is_refused(info):
-    with pytest.raises(ValueError, match="README.md:7: no such kind of block"):
+    with refused("README.md:7:", "block", kind=ValueError):
         made(ROOT / "README.md", 7, info, "x")
 
 

@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from house.sources import parse, walk
+from house.wording import sentences, wording
 from places import TESTS
 
 CLOCKS = {"time", "perf_counter", "monotonic", "process_time", "getrusage"}
@@ -157,3 +158,29 @@ def test_a_rule_catches_what_it_is_for_and_nothing_else(rule, text):
 def test_every_exception_is_still_needed():
     for rule, name in ALLOWED:
         assert RULES[rule][0](parse(TESTS / name)) != [], name
+
+
+def test_no_test_compares_with_a_sentence_without_saying_why():
+    """`tells` and `refused` of answers/told.py compare with keys, values and numbers, whatever the words."""
+    _, places = wording(TESTS)
+    assert places == []
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("assert 'slots is larger than it may be' in told", ["asserts"]),
+        ("assert told.startswith(f'{n} of the slots are empty')", ["asserts"]),
+        ("assert all(part in told for part in ('the slots are too many', 'x'))", ["asserts"]),
+        ("with pytest.raises(ValueError, match=r'slots .* are more than .* of the page'): pass", ["match="]),
+        (
+            "@pytest.mark.parametrize('said', ['the slots are too many', 'x'])\n"
+            "def test_it(said):\n    assert said in told",
+            ["cases"],
+        ),
+        ("assert tells(told, 'cascade.slots', 5, '1 to 1,000') and name == 'expected_ctr'", []),
+        ("assert 'cascade.slots=5: 1 to 1,000' in told", []),
+    ],
+)
+def test_a_sentence_is_told_from_keys_and_values(text, what):
+    assert [found for found, _ in sentences(ast.parse(text))] == what

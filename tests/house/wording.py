@@ -45,6 +45,11 @@ def literal(node: ast.AST | None) -> list[str]:
     return []
 
 
+def holds_sentence(node: ast.AST) -> bool:
+    """Whether one of the texts of an expression is a sentence."""
+    return any(map(is_sentence, literal(node)))
+
+
 def compared(test: ast.AST) -> Iterator[ast.AST]:
     """The expressions that an assert compares something with."""
     for node in ast.walk(test):
@@ -63,9 +68,8 @@ def cases(function: ast.FunctionDef) -> Iterator[tuple[str, ast.AST]]:
             continue
         names = [name.strip() for text in literal(call.args[0]) for name in text.split(",")]
         for case in getattr(call.args[1], "elts", []):
-            case = (
-                ast.Tuple(case.args) if getattr(getattr(case, "func", None), "attr", "") == "param" else case
-            )
+            if isinstance(case, ast.Call) and getattr(case.func, "attr", "") == "param":
+                case = ast.copy_location(ast.Tuple(case.args), case)
             values = case.elts if isinstance(case, ast.Tuple | ast.List) and len(names) > 1 else [case]
             yield from ((name, value) for name, value in zip(names, values, strict=False))
 
@@ -73,12 +77,10 @@ def cases(function: ast.FunctionDef) -> Iterator[tuple[str, ast.AST]]:
 def sentences(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """(what compares with a sentence, line) of a file."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assert):
-            if any(is_sentence(text) for part in compared(node.test) for text in literal(part)):
-                yield "asserts", node.lineno
-        if isinstance(node, ast.keyword) and node.arg == "match":
-            if any(is_sentence(text) for text in literal(node.value)):
-                yield "match=", node.value.lineno
+        if isinstance(node, ast.Assert) and any(map(holds_sentence, compared(node.test))):
+            yield "asserts", node.lineno
+        if isinstance(node, ast.keyword) and node.arg == "match" and holds_sentence(node.value):
+            yield "match=", node.value.lineno
         if isinstance(node, ast.FunctionDef):
             used = [
                 part
@@ -89,7 +91,7 @@ def sentences(tree: ast.Module) -> Iterator[tuple[str, int]]:
             used += [k.value for k in ast.walk(node) if isinstance(k, ast.keyword) and k.arg == "match"]
             names = {part.id for part in used if isinstance(part, ast.Name)}
             for name, value in cases(node):
-                if name in names and any(is_sentence(text) for text in literal(value)):
+                if name in names and holds_sentence(value):
                     yield "cases", value.lineno
 
 

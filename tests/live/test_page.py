@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from answers.told import tells
 from cascade_sim.live.access import door_of
 from cascade_sim.live.connections import PageServer
 from cascade_sim.live.server import Live, listening
@@ -185,13 +186,13 @@ def test_the_exact_answer_is_marked_and_the_command_is_shown(visit, folder):
 @pytest.mark.drill
 def test_an_exact_answer_says_that_it_holds_the_arm_against_itself(visit):
     page = visit("?set=auction.reserve_cpc=0.6&against=ltr")
-    assert "compared with arm ltr" in page.locator("#question").inner_text()
-    assert "compared with the unmodified arm" in page.locator("#same-words").inner_text()
+    assert tells(page.locator("#question").inner_text(), "arm ltr")
+    assert tells(page.locator("#same-words").inner_text(), "unmodified arm")
     page.locator("#tab-funnel").click()
     assert "ltr" in page.locator("#view-funnel [aria-label='Ads by stage'] thead").inner_text()
     page.locator("#exact").click()
     page.locator("#basis .badge", has_text="bootstrapped").wait_for()
-    assert "compared with the unmodified arm" in page.locator("#question").inner_text()
+    assert tells(page.locator("#question").inner_text(), "unmodified arm")
 
 
 @pytest.mark.drill
@@ -244,7 +245,7 @@ def test_a_request_its_pages_and_the_bid_that_would_have_won(visit):
     assert page.locator("#look .sides table").count() == 2
     page.locator("#look .sides .card").last.locator("tr.is-out button").first.click()
     page.locator("#look .verdict").wait_for()
-    assert "bid that would have won" in page.locator("#look").inner_text()
+    assert tells(page.locator("#look").inner_text(), "bid", "would have won")
     assert "request=" in page.url and "ad=" in page.url
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from answers.told import refused
 from cascade_sim.auction import run_auction
 from cascade_sim.cascade.serve import score, serve
 from cascade_sim.diagnostics.reopen import logged, reopen
-from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.export import export_logs
 from cascade_sim.logs.importing.market import import_market
 from cascade_sim.storage.tables import read_table
@@ -100,14 +100,14 @@ def test_times_and_users_are_the_runs_own(run, store):
 def test_another_arm_can_be_written(run, tmp_path):
     done = export_logs(run, tmp_path / "logs", arm="distill-pre")
     assert done.arm == "distill-pre"
-    with pytest.raises(UserError, match="did you mean 'distill-pre'"):
+    with refused("'distill-pre'?"):
         export_logs(run, tmp_path / "more", arm="distil-pre")
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 
 def test_a_run_that_serves_otherwise_than_it_logged_is_not_exported(run, tmp_path):
     changed = other_run(run, tmp_path / "changed", "auction.reserve_cpc=0.7")
-    with pytest.raises(UserError, match="is not what the run logged"):
+    with refused("the run logged"):
         export_logs(changed, tmp_path / "logs")
     assert [path.name for path in tmp_path.iterdir()] == ["changed"]
 
@@ -123,7 +123,7 @@ def test_tables_are_plain_parquet(exported):
 
 
 def test_pages_that_were_not_drawn_cannot_be_written_as_drawn(run, tmp_path):
-    with pytest.raises(UserError, match="no page of this run was randomised"):
+    with refused("no page"):
         export_logs(run, tmp_path / "logs", phase="slates")
 
 
@@ -156,7 +156,7 @@ def test_no_changed_bit_of_an_exported_table_is_imported(exported, tmp_path):
         data = file.read_bytes()
         at, bit = rng.randrange(len(data)), rng.randrange(8)
         file.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
-        with pytest.raises(UserError, match=f"{file.name}: was changed or damaged"):
+        with refused(file.name, "damaged"):
             import_market(folder / "mapping.yaml", tmp_path / f"market-{number}")
         file.write_bytes(data)
     assert import_market(folder / "mapping.yaml", tmp_path / "market").store.n_requests == 500

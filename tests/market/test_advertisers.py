@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from answers.told import tells
 from cascade_sim.agents.bidders import BIDDERS
 from cascade_sim.agents.bidding import Feedback, MarketTime
 from cascade_sim.cascade.ledger import NO_BUDGET, Ledger
@@ -112,9 +113,9 @@ def test_all_built_in_kinds_can_be_named_and_live_without_a_single_advertiser(si
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
-        ({"kind": "pdi"}, "market.bidders.mine: unknown bidder 'pdi'; did you mean 'pid'?"),
-        ({"kind": "pid", "options": {"k_p": 11}}, "market.bidders.mine: bidder 'pid': option k_p"),
-        ({"kind": "own.py:Owm"}, "market.bidders.mine: own.py has no class 'Owm'; did you mean 'Own'?"),
+        ({"kind": "pdi"}, "market.bidders.mine: 'pdi' 'pid'?"),
+        ({"kind": "pid", "options": {"k_p": 11}}, "market.bidders.mine: 'pid': k_p"),
+        ({"kind": "own.py:Owm"}, "market.bidders.mine: 'Owm' 'Own'?"),
         ({"kind": "own.py:Own", "options": {"x": 1}}, "own.py:8: KeyError"),
     ],
 )
@@ -122,7 +123,7 @@ def test_a_bidder_that_cannot_be_built_is_named(sim, tmp_path, spec, text):
     write_bidder(tmp_path, "    def __init__(self, portfolio, x=0):\n        {}[x]\n")
     with pytest.raises(UserError) as raised:
         crowd(sim, {"fixed": {}, "mine": spec}, tmp_path)
-    assert text in str(raised.value)
+    assert tells(raised.value, *text.split())
 
 
 def test_bidders_know_their_own_ads_and_budgets_and_no_others(sim, tmp_path):
@@ -142,22 +143,22 @@ def test_bidders_know_their_own_ads_and_budgets_and_no_others(sim, tmp_path):
 @pytest.mark.parametrize(
     ("method", "answer", "text"),
     [
-        ("bids", "self.value * np.nan", "bids at 0 s: entry 0 is nan; expected a number in [0, 1e+06]"),
-        ("bids", "-self.value", "bids at 0 s: entry 0 is -"),
+        ("bids", "self.value * np.nan", "bids 0 nan [0, 1e+06]"),
+        ("bids", "-self.value", "bids 0 -"),
         ("bids", "self.value * np.inf", "entry 0 is inf"),
-        ("bids", "self.value * 1e13", "expected a number in [0, 1e+06]"),
-        ("bids", "self.value[1:]", "bids at 0 s: the answer has shape"),
-        ("bids", "self.value[:, None]", "bids at 0 s: the answer has shape"),
-        ("bids", "1.0", "bids at 0 s: the answer has shape [], expected ["),
-        ("bids", "None", "bids at 0 s: the answer has shape []"),
-        ("bids", "'high'", "bids at 0 s: the answer has shape []"),
-        ("bids", "self.value.astype(str)", "bids at 0 s: the answer is of <U32, expected real numbers"),
-        ("bids", "self.value * 1j", "bids at 0 s: the answer is of complex128, expected real numbers"),
+        ("bids", "self.value * 1e13", "bids [0, 1e+06]"),
+        ("bids", "self.value[1:]", "bids 0 s: shape ["),
+        ("bids", "self.value[:, None]", "bids 0 s: shape ["),
+        ("bids", "1.0", "bids 0 s: shape [], ["),
+        ("bids", "None", "bids 0 s: shape []"),
+        ("bids", "'high'", "bids 0 s: shape []"),
+        ("bids", "self.value.astype(str)", "bids 0 s: <U32"),
+        ("bids", "self.value * 1j", "bids 0 s: complex128"),
         ("bids", "self.nothing", "own.py:8: AttributeError"),
-        ("participation", "self.budget * 0 + 1.5", "entry 0 is 1.5; expected a number in [0, 1]"),
-        ("participation", "self.budget * np.nan", "participation at 0 s: entry 0 is nan"),
-        ("participation", "self.budget * 0 - 0.1", "participation at 0 s: entry 0 is -0.1"),
-        ("participation", "np.ones(3)", "participation at 0 s: the answer has shape [3], expected ["),
+        ("participation", "self.budget * 0 + 1.5", "entry 0 1.5 [0, 1]"),
+        ("participation", "self.budget * np.nan", "participation 0 s: nan"),
+        ("participation", "self.budget * 0 - 0.1", "participation 0 s: -0.1"),
+        ("participation", "np.ones(3)", "participation 0 s: [3], ["),
         ("observe", "1 / 0", "own.py:8: ZeroDivisionError"),
     ],
 )  # fmt: skip
@@ -169,4 +170,4 @@ def test_an_answer_that_is_none_is_refused_with_the_bidder_and_the_place(sim, tm
         found.bids(START, sim.world.n_ads)
         found.participation(START, sim.world.n_advertisers)
         found.observe(nothing, START)
-    assert text in str(raised.value)
+    assert tells(raised.value, *text.split())

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cascade_sim.cascade.retrievers.routes import MergedRoutes
-from cascade_sim.cascade.serve import retrieve
+from cascade_sim.cascade.serve import retrieve, serve
+from cascade_sim.environments.evaluators.corpus import attribution_columns, best_of_corpus
 from cascade_sim.market.trainer import Trainer
 from cascade_sim.scenario.file import scenario_data
 from cascade_sim.scenario.schema import Scenario, resolved_arms
@@ -86,3 +87,19 @@ def test_retrieval_looks_at_the_bids_of_the_window():
     usual, found = retrieve(block, arm, sim.platform), retrieve(block, arm, now)
     assert out[usual[usual >= 0]].any() and not out[found[found >= 0]].any()
     assert (found >= 0).all()  # others come in their place
+
+
+def test_the_panel_says_what_each_stage_loses_of_the_corpus_and_what_part_of_it_was_shown(found):
+    raw, log, sim = found.metrics["learning"], found.log, found.run.server.sim
+    lost = [name for name in raw["panel"][0] if name.startswith("lost ")]
+    assert lost == ["lost retrieval", "lost pre_ranking", "lost ranking"]
+    arm = sim.arm(ARM, resolved_arms(sim.scenario)[ARM])  # as it was at the start
+    block = sim.arrivals.block("panel", 0, 96)
+    best = best_of_corpus(sim.environment, sim.world.n_ads, arm, block)
+    expected = attribution_columns(sim.environment, arm, block, serve(block, arm, sim.platform), best)
+    for name in (*lost, "best"):
+        assert np.allclose(raw["panel"][0][name][: len(block)], expected[name])
+    start, end = raw["time"][1], raw["time"][2]
+    own = (log["time"] > start) & (log["time"] <= end) & ~log["is_explored"]
+    assert raw["panel"][2]["coverage"] == len(np.unique(log["ad"][own])) / sim.world.n_ads
+    assert raw["panel"][0]["coverage"] is None

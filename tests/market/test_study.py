@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.context import RunContext
 from cascade_sim.engines import open_engine
 from cascade_sim.foundation.errors import UserError
@@ -149,7 +150,7 @@ def test_a_job_writes_no_more_when_its_run_has_lost_the_folder(tmp_path):
     lock = Lock.take(tmp_path)
     holder = holder_of(tmp_path)
     lock.release()
-    with pytest.raises(UserError, match="lost it: nobody has it now"):
+    with refused("no process"):
         study.market_job(Plan.of(sim, tmp_path), "now", 1, holder)
     other = Lock.take(tmp_path)
     try:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cascade_sim.foundation.errors import UserError
+from answers.told import refused
 from cascade_sim.market.trainer import NoTrainer, Trainer, make_trainer
 from cascade_sim.scenario.schema import resolved_arms
 from worlds.learning_market import equal, learning_scenario, learning_sim, live_and_learn, watch, weights
@@ -173,7 +173,7 @@ def test_a_training_that_fails_names_the_model_and_the_deployment(monkeypatch):
         raise ValueError("the loss of epoch 1 is nan: lower learning_rate")
 
     monkeypatch.setattr("cascade_sim.training.fit.train", fails)
-    with pytest.raises(UserError, match="deployment 1 of model 'rank': the loss of epoch 1 is nan"):
+    with refused("deployment 1", "'rank'", "epoch 1", "learning_rate"):
         live_and_learn(learning_sim(learning_scenario()))
 
 

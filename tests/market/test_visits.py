@@ -118,7 +118,7 @@ def test_a_click_model_that_writes_into_what_it_is_given_changes_nothing_else(tm
         (("self.share * true_ctr", "2.0 + true_ctr"), "2.* is no probability"),
         (("return found", "return found[:, :1]"), r"expected probabilities \[\d+, 3\]"),
         (("return clicked, clicked", "return ~shown | True, ~shown | True"), "empty slots"),
-        (("return clicked, clicked", "return shown, ~shown"), "nobody examined"),
+        (("return clicked, clicked", "return shown, ~shown"), "not examined"),
         (("return clicked, clicked", "return clicked, None"), "truth values"),
         (("return clicked, clicked", "return clicked * 1.0, clicked"), "truth values"),
         (("return clicked, clicked", "return 1 / 0"), r"own\.py:\d+: ZeroDivisionError"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.agents.conversions import DelayMixture, delays
 from cascade_sim.models.delays import MIN_OLD, correct_delays, share_seen
 
@@ -74,5 +75,5 @@ def test_what_is_still_to_come_counts_as_none_without_a_correction():
 def test_too_few_old_conversions_to_tell_the_delays_are_refused():
     delay, age = np.full(100, 5.0), np.full(100, 50.0)
     age[: MIN_OLD - 1] = 500.0
-    with pytest.raises(ValueError, match=f"only {MIN_OLD - 1} conversions are of clicks older"):
+    with refused(MIN_OLD - 1, "conversions", kind=ValueError):
         share_seen(delay, age, 100.0)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.models.features import make_view
 
 RNG = np.random.default_rng(0)
@@ -68,5 +69,5 @@ def test_the_arrays_of_a_view_tell_it_from_every_other():
 
 
 def test_an_unknown_feature_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="unknown feature 'G9'; known: .*G1.*quality"):
+    with refused("'G9'", "G1", "quality", kind=ValueError):
         view("user", "G9")

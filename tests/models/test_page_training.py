@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from answers.told import refused
 from cascade_sim.analysis.metrics import gauc
 from cascade_sim.models import page_training
 from cascade_sim.models.examination import slot_log_odds
@@ -263,8 +264,6 @@ def _pairs(data, rows):
 
 
 def test_what_compares_the_ads_of_a_page_cannot_do_without_whole_pages():
-    with pytest.raises(
-        ValueError, match="softmax compares the ads of a page: its batches are of whole pages"
-    ):
+    with refused("softmax", "whole pages", kind=ValueError):
         trained("softmax", batching="samples")
     assert all(kind.can_take_samples for kind in OBJECTIVES.values() if kind.trains_on == "samples")

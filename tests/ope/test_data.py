@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.auction import MICROS
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.ope.log import (
@@ -77,5 +78,5 @@ def test_a_run_without_randomisation_is_refused_with_the_key_to_set(tmp_path):
 
 
 def test_a_run_whose_logs_are_gone_is_refused(tmp_path):
-    with pytest.raises(UserError, match="its logs were removed"):
+    with refused("logs", "removed"):
         read_parameter_log(tmp_path, small_scenario())

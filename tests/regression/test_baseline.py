@@ -108,6 +108,17 @@ def test_a_baseline_of_an_earlier_version_is_read_with_a_note(file, tmp_path):
     assert old.scenario_hash == data["scenario_hash"]
 
 
+def test_a_metric_that_had_another_name_is_read_by_its_present_one(file, tmp_path):
+    data = json.loads(file.read_text())
+    data.pop("seal", None)
+    for arm in data["arms"].values():
+        arm["values"]["welfare_efficiency"] = arm["values"].pop("welfare_vs_oracle")
+    (tmp_path / "old.json").write_text(json.dumps(data))
+    with pytest.warns(Notice, match="no seal"):
+        old = read_baseline(tmp_path / "old.json")
+    assert old.blocks.arms["production"].values == read_baseline(file).blocks.arms["production"].values
+
+
 def test_another_layout_of_the_same_values_is_the_same_baseline(file, tmp_path):
     (tmp_path / "flat.json").write_text(json.dumps(json.loads(file.read_text()), sort_keys=True))
     assert read_baseline(tmp_path / "flat.json").traffic == read_baseline(file).traffic

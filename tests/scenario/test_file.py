@@ -53,7 +53,7 @@ def test_a_dump_keeps_what_is_hard_to_write(tmp_path):
     path, copy = tmp_path / "odd.yaml", tmp_path / "copy.yaml"
     path.write_text(text)
     scenario = load_scenario(path)
-    assert scenario.description == "two lines: 'quoted'\n# no comment\n"
+    assert scenario.description.splitlines() == ["two lines: 'quoted'", "# no comment"]
     assert scenario.models["logloss"].options == {"a": [1, 2.5, None, True], "b": {"c": "no"}}
     copy.write_text(dump_scenario(scenario))
     assert load_scenario(copy) == scenario

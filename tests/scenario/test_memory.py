@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from answers.told import tells
+from answers.told import refused, tells
 from cascade_sim.cli import main
 from cascade_sim.context import RunContext
 from cascade_sim.foundation import limits
@@ -246,10 +246,10 @@ def test_what_is_far_too_large_is_refused_with_its_key_and_what_would_fit(overri
     assert (
         peak_bytes(replace(sizes, **{name: fits})) <= 16 * GB < peak_bytes(replace(sizes, **{name: fits + 1}))
     )
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as raised:
         require_memory(scenario, available=16 * GB)
     key = override.partition("=")[0]
-    assert f"{key} (" in str(refused.value) and f"{fits:,} would fit" in str(refused.value)
+    assert f"{key} (" in str(raised.value) and f"{fits:,} would fit" in str(raised.value)
     require_memory(scenario, available=peak_bytes(sizes))
 
 
@@ -260,7 +260,7 @@ def test_requests_without_end_need_no_more_memory_than_very_many(key):
 
 
 def test_where_no_value_of_the_key_fits_it_says_so():
-    with pytest.raises(UserError, match="no value of it alone"):
+    with refused("no value"):
         require_memory(tiny_scenario(), available=10**6)
 
 

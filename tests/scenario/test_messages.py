@@ -5,6 +5,8 @@ import pytest
 from cascade_sim.auction import PRICINGS
 from cascade_sim.scenario.messages import expected, known_keys, path_text, schema_at, unknown_key, value_words
 
+# Wording: this module is the one place that says what a value may be.
+
 
 @pytest.mark.parametrize(
     ("path", "words"),

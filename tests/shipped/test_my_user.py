@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cascade_sim.foundation.errors import UserError
+from answers.told import refused
 from cascade_sim.market.visits import build_click_model
 from cascade_sim.scenario.market import Users
 from places import ROOT
@@ -55,5 +55,5 @@ def test_a_market_runs_with_it_and_realises_what_it_expects():
 
 @pytest.mark.parametrize("option", [{"patience": 1.5}, {"floor": -0.1}, {"returns": 2.0}, {"taste": 0.0}])
 def test_an_option_out_of_range_is_named_with_the_click_model(option):
-    with pytest.raises(UserError, match=rf"my_user.*option {next(iter(option))}: expected a number"):
+    with refused("my_user", next(iter(option))):
         model(**option)

@@ -70,7 +70,7 @@ def table(folder: Path, name: str) -> dict[str, np.ndarray]:
 
 
 def charges(scenario, folder: Path, arm: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """What was shown, and what was charged when: the pages' own charges, or the table of late ones."""
+    """What was shown, and what was charged when: the pages' own charges, or the table of late clicks."""
     shown = table(folder, f"market-{arm}")
     late = scenario.market.charging.click_delay > 0
     return shown, table(folder, f"charges-{arm}") if late else shown

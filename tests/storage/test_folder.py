@@ -426,7 +426,7 @@ def test_a_refusal_names_a_few_answers_and_counts_the_others(tmp_path):
 @pytest.mark.parametrize("asked", ["runs/quik", "quick", "rums/quick"])
 def test_a_run_of_nearly_that_path_is_suggested(tmp_path, monkeypatch, asked):
     monkeypatch.chdir(tmp_path)
-    for name in ("quick", "unlike"):
+    for name in ("quick", "different"):
         finished_run(tmp_path / "runs" / name)
     with refused(asked, "'runs/quick'?"):
         open_run(asked)

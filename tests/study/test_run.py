@@ -121,6 +121,7 @@ class Own(torch.nn.Module):
 
 @pytest.mark.parametrize("stage", ["pre-ranking", "ranking"])
 def test_a_users_model_that_raises_ends_the_command_with_a_message_and_no_traceback(tmp_path, capfd, stage):
+    # Wording: the error's own words come through as they are.
     file = tmp_path / "own.py"
     file.write_text(RAISES)
     changes = [*TINY, *SHORT, f"models.mine={{kind: '{file}:Own', features: [quality, tier]}}"]

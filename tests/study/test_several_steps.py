@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from answers.section_text import says
+from answers.told import tells
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, arm_measure, arm_measures, measure_names
 from cascade_sim.analysis.metrics.consistency import membership
 from cascade_sim.analysis.report.readings import candidate_sets
@@ -186,18 +188,15 @@ def test_trace_has_a_row_and_a_least_bid_for_each_stage(five):
 
 def test_the_report_says_which_step_and_which_part_is_to_blame(five):
     labels = [row.label for row in ablation_table(five.metrics).rows]
-    assert labels[0] == "coarse: init-bid × random" and labels[-1] == "every step: opt-bid × truth"
+    assert labels[0] == "coarse: init-bid × random" and labels[-1].endswith(": opt-bid × truth")
     words = ablation_words(five.metrics)
-    assert (
-        "Coarse explains most of the inconsistency" in words
-        and "model" in words.rsplit("inconsistency", 1)[1]
-    )
+    assert says(words, "Coarse", "most", "inconsistency", "model")
     table = steps_table(five.metrics)
     assert table.columns[:3] == ["after coarse", "after middle", "after pre-ranking"]
     assert [width for _, width in table.groups] == [3, 3]
     assert ablation_section(five.metrics) is not None
     text = str(terminal_summary(five.metrics))
-    assert "every step: opt-bid × truth" in text and "after middle" in text
+    assert labels[-1] in text and "after middle" in text
 
 
 def test_reference_arms_are_said_to_replace_the_last_step(five, study):
@@ -233,9 +232,8 @@ def test_the_page_offers_the_parameters_of_each_step_within_their_neighbours(fiv
     session = SimpleNamespace(specs=five.evaluation.specs)
     labels = labels_of(["coarse", "middle"])
     size = ("pre_ranking", "earlier", "coarse", "size")
-    assert labels[size] == "Ads that leave coarse" and list(labels).index(size) < list(labels).index(
-        ("pre_ranking", "size")
-    )
+    assert tells(labels[size], "coarse")
+    assert list(labels).index(size) < list(labels).index(("pre_ranking", "size"))
     ranges = {step: _size_range(session, "now", step) for step in STEPS}
     assert {step: (found["low"], found["high"]) for step, found in ranges.items()} == {
         "coarse": (10, 60), "middle": (8, 30), "pre_ranking": (4, 10),

@@ -137,7 +137,6 @@ def test_the_orders_of_a_variant_say_how_many_worlds_keep_each_neighbour():
     pairs = [{"first": "b", "second": "a", "kept": 2}, {"first": "a", "second": "c", "kept": 3}]
     order = {"order": ["b", "a", "c"], "pairs": pairs, "whole": 2, "worlds": 3}
     results = {"as it is": {"orders": {"rcs": order}}, "one world": {}}
-    assert variants.orders_kept(results, "rcs").splitlines()[2:] == [
-        "| as it is | b >(2) a >(3) c | 2 of 3 |"
-    ]
+    (row,) = variants.orders_kept(results, "rcs").splitlines()[2:]
+    assert [cell.strip() for cell in row.strip("|").split("|")] == ["as it is", "b >(2) a >(3) c", "2 of 3"]
     assert variants.orders_kept(results, "expected_ctr") == ""

@@ -59,7 +59,7 @@ def _points(metrics: Mapping[str, Any], arm: str) -> list[tuple[float, float, fl
 
 
 def _first_needed(points: Sequence[tuple[float, float, float]]) -> float:
-    """Where the axis begins: a multiple of 20 below which next to nobody is."""
+    """Where the axis begins: a multiple of 20 below which there is next to no ad."""
     below = [at for at, local, cascade in points if max(local, cascade) <= 1.0]
     return 20.0 * math.floor(min(max(below, default=0.0), 80.0) / 20.0)
 

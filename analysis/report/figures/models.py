@@ -1,4 +1,4 @@
-"""Figures about predictions: how scores are distributed, and how the proxy holds against the ranker."""
+"""Figures about predictions: how scores are distributed, and the proxy compared with the ranker."""
 
 from __future__ import annotations
 

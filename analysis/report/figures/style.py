@@ -196,7 +196,7 @@ def themed(svg: str) -> str:
         color = match.group().lower()
         return f"var(--fig-{color[1:]}, {color})" if color in DARK else match.group()
 
-    # A plain attribute knows no variables, so only what stands in a style is named.
+    # A plain attribute knows no variables, so only what is in a style is named.
     def tag(match: re.Match[str]) -> str:
         return re.sub(r'style="[^"]*"', lambda style: COLOR.sub(named, style.group()), match.group())
 
@@ -288,7 +288,7 @@ def ranker_model(metrics: Mapping[str, Any]) -> str | None:
 
 Spot = tuple[float, float, str, str]  # x and y offset in points, horizontal and vertical alignment
 
-# Where a label may stand, by preference.
+# Places of a label, by preference.
 SPOTS: list[Spot] = [
     (reach * x, reach * y, horizontal, vertical)
     for reach in (1.0, 1.9, 3.0)

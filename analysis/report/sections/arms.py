@@ -124,14 +124,14 @@ def _clicks(metrics: Mapping[str, Any]) -> str:
     """What expected and realised measures rest on."""
     if metrics.get("replay"):
         return (
-            "“Expected” takes each click that was logged where the same ad stands in the same slot, and "
+            "“Expected” takes each click that was logged where the same ad is in the same slot, and "
             "elsewhere the click model's probability; “realised” draws by the latter."
         )
     return "“Expected” replaces each click by its true probability; “realised” is what was drawn."
 
 
 def _reference_words(metrics: Mapping[str, Any]) -> str:
-    """What the arms are that nobody can ship; empty without any."""
+    """What the arms are that cannot be shipped; empty without any."""
     shown = ordered_arms(metrics)
     known = [(arm, text) for arm, text in reference_arms(metrics).items() if arm in shown]
     told = Markup("; ").join(Markup("<b>{}</b>, {}").format(arm, text) for arm, text in known)

@@ -10,7 +10,7 @@ from cascade_sim.analysis.report.short_page import short_page
 from cascade_sim.analysis.report.tables import Cell, Row, Table
 
 ALL_OF_THEM = "Every page matches the log."
-FOOT = "A page is as logged if the same ads stand in the same slots at the same prices, to the micro-unit."
+FOOT = "A page matches the log if the same ads are in the same slots at the same prices, to the micro-unit."
 OF_REASONS = (
     " A reason that is a change of the rule counts a request only if the auction, re-run with the "
     "change, gives its page exactly."

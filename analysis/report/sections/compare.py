@@ -37,7 +37,7 @@ from cascade_sim.analysis.statistics.estimates import estimate
 
 MAIN = 18  # rows in the terminal
 FIRST = "first run"
-FEW_KEYS = 8  # of a scenario: as many stand beside the verdict
+FEW_KEYS = 8  # of a scenario: as many are beside the verdict
 LIFTS = (
     *(REVENUE, "revenue_per_request", "expected_rpm", "expected_ctr", "ctr", "cpc"),
     *("impressions_per_request", "rcs"),

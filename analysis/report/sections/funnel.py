@@ -33,8 +33,8 @@ def funnel_section(metrics: Mapping[str, Any]) -> Section:
         "Value loss by stage",
         parts=(
             Text(
-                "Value is the bid times the true CTR, whoever keeps it; revenue is what advertisers pay of "
-                "it. The best page from the ads that enter a stage is compared with the best from those "
+                "Value is the bid times the true CTR, kept or paid; revenue is what advertisers pay of it. "
+                "The best page from the ads that enter a stage is compared with the best from those "
                 "that leave it. “Irreducible” is the noise of user and ad pairs, which no feature shows; "
                 "“avoidable” is the rest: what a stage loses although features tell it. Irreducible and "
                 "avoidable losses add up to all that is lost."

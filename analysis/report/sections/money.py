@@ -19,6 +19,7 @@ MONEY_MEASURES = (
     "revenue_pcoc",
     "payment_error_vs_oracle",
     "welfare_vs_oracle",
+    "corpus_welfare_efficiency",
     "revenue_vs_oracle",
 )
 LOGGED_MONEY = ("cpc", "cpc_error_vs_imputation", "cpc_bias_vs_imputation", "revenue_pcoc")
@@ -30,8 +31,10 @@ def money_section(metrics: Mapping[str, Any]) -> Section | None:
     if table is None:
         return None
     about = (
-        "Charges are computed from predicted CTRs. The oracle is the same cascade with the true CTRs in "
-        "every stage. The irreducible CPC error is what would be left if every feature were used perfectly."
+        "Charges are computed from predicted CTRs. The oracle is the baseline's cascade with the true CTRs "
+        "in every stage: an arm that retrieves better ads can exceed it. Welfare efficiency is against the "
+        "best page of the whole corpus, which none exceeds. The irreducible CPC error is what would be left "
+        "if every feature were used perfectly."
     )
     if metrics.get("replay"):
         about = (

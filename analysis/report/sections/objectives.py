@@ -27,8 +27,8 @@ ABOUT = (
     "Predictions are judged on the pages and the pre-ranking sets of {baseline}, against the true CTR. "
     "NDCG has the true CTR as its gain. CTR, RPM and what advertisers pay are of each ranker's own pages. "
     "A ranker trained for order alone does not know its scale: its sigmoid is taken for a probability, "
-    "which the auction needs. A calibrator sees the score, so it can mend the scale of all requests "
-    "together; one with features of the request can mend each."
+    "which the auction needs. A calibrator sees the score, so it can correct the scale of all requests "
+    "together; one with features of the request can correct each."
 )
 
 

@@ -28,7 +28,7 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 PARAMETERS = {"reserve_cpc": "log reserve", "squashing": "squashing"}
-LAUNCHED_BY = "local_dr"  # whose lift stands for a launch's
+LAUNCHED_BY = "local_dr"  # whose lift is the launch's
 REWARDS = {"revenue": "Revenue per request", "clicks": "Clicks per request"}
 
 

@@ -38,25 +38,34 @@ MARKET_MEASURES: dict[str, Measure] = {
     "market.click_value": Measure("Value of clicks, market", "money", ""),
     "market.surplus": Measure("Advertisers' surplus, market", "money", ""),
 }
-LESS_IS_BETTER = tuple(name for name, measure in ARM_MEASURES.items() if measure.better == "lower")
+COST = "cost."
+COST_MEASURES: dict[str, Measure] = {
+    "cost.flops": Measure("FLOPs per request", "number", "", better="lower"),
+    "cost.scoring_flops": Measure("Scoring FLOPs per request", "number", "", better="lower"),
+    "cost.bytes": Measure("Bytes read per request", "number", "", better="lower"),
+}
+LESS_IS_BETTER = tuple(
+    name for name, measure in {**ARM_MEASURES, **COST_MEASURES}.items() if measure.better == "lower"
+)
 # Perfect at a point between more and less, or good for one side and bad for the other.
 NEITHER = tuple(name for name, m in ARM_MEASURES.items() if m.better not in ("higher", "lower"))
 SHORT = {
     **{"expected_revenue_per_request": "rev./request", "revenue_per_request": "rev./request, realised"},
     **{"expected_ctr": "CTR %", "ctr": "CTR %, realised", "expected_rpm": "RPM", "rpm": "RPM, realised"},
     "welfare_vs_oracle": "welfare %",
+    **{"cost.flops": "FLOPs", "cost.scoring_flops": "scoring FLOPs", "cost.bytes": "bytes"},
 }
 SHOWN = ("expected_revenue_per_request", "expected_ctr", "welfare_vs_oracle", "rcs")
 
 
-def known_measures(has_market: bool) -> list[str]:
+def known_measures(has_market: bool, has_cost: bool = False) -> list[str]:
     """What an axis of the plot may show: measures with a better and a worse end."""
     names = [name for name in ARM_MEASURES if name not in NEITHER]
-    return names + (list(MARKET_MEASURES) if has_market else [])
+    return [*names, *(COST_MEASURES if has_cost else ()), *(MARKET_MEASURES if has_market else ())]
 
 
 def measure_of(name: str) -> Measure:
-    return MARKET_MEASURES.get(name) or arm_measure(name)
+    return MARKET_MEASURES.get(name) or COST_MEASURES.get(name) or arm_measure(name)
 
 
 def values_of(findings: Mapping[str, Any], name: str) -> list[Estimate]:

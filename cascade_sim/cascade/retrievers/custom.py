@@ -87,7 +87,7 @@ class Requests:
 
 
 class CustomRetriever(Protocol):
-    """Built as `Class(visible, **options)`; the same requests have the same answers, whoever comes with them.
+    """Built as `Class(visible, **options)`; the same requests have the same answers, in whatever company.
 
     `best_ads` gives `retrieve` for a class that scores the whole corpus.
     """

@@ -64,15 +64,15 @@ def command(
     from cascade_sim.scenario.schema import resolved_arms
 
     opened = reopen(run, trust)
-    seats = {name: opened.arm(name) for name in arms or resolved_arms(opened.scenario)}
+    served = {name: opened.arm(name) for name in arms or resolved_arms(opened.scenario)}
     total = opened.scenario.phases.evaluate
-    n = min(total, -(-impressions // max(arm.slots for arm in seats.values())))
+    n = min(total, -(-impressions // max(arm.slots for arm in served.values())))
     with Progress(quiet) as progress:
-        by_arm = critical_bids_by_arm(opened.sim, seats, n, progress)
+        by_arm = critical_bids_by_arm(opened.sim, served, n, progress)
     metrics = {
         "baseline": opened.scenario.report.baseline,
-        "arms": {name: {} for name in seats},
-        "critical_bids": section(opened.sim, seats, by_arm, n),
+        "arms": {name: {} for name in served},
+        "critical_bids": section(opened.sim, served, by_arm, n),
     }
     width = terminal_width()
     for table in narrow_tables(metrics):

@@ -124,7 +124,7 @@ def landscape_text(answer: Landscape) -> str:
         "value",
     )
     rows: list[tuple[str, ...]] = [heads]
-    mark = " " if is_optimised else ""  # so that the digits of marked and unmarked prices stand in line
+    mark = " " if is_optimised else ""  # so that the digits of marked and unmarked prices align
     for i, bid in enumerate(answer.bid.tolist()):
         cpc = (answer.expected_cpc[i], answer.mean_cpc[i])
         own = "own" if bid == answer.init_bid else f"{bid / answer.init_bid:.2f}"

@@ -1,4 +1,4 @@
-"""`cascade_sim baseline`: what a finished run earned, as a small file to hold later runs against."""
+"""`cascade_sim baseline`: what a finished run earned, as a small file to compare later runs with."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Value is lost where a stage hands on less than it was given. Part of it no model could have kept: the noise of
 a user and an ad, which no feature shows. So losses are measured twice, against the best lists by the true
-value and by the value that features tell; the difference is irreducible. Beside this sequential split stands
+value and by the value that features tell; the difference is irreducible. Beside this sequential split is
 what each stage of the baseline alone costs: the same cascade with that stage choosing by the known value.
 
 Two pages of the whole corpus are followed through the stages. The ideal page is what an arm's own last stage
@@ -11,7 +11,7 @@ are, and of arms with different rankers each has its own. The best page is that 
 ranking stage, whatever the ranker. Of both it is known which ads each stage and each route of retrieval has.
 
 Scoring every ad for a request is dear, so these use the first few hundred requests of the evaluation,
-as many as fit a budget of (request, ad) pairs. They ask `serve` and the seats, like everyone else.
+as many as fit a budget of (request, ad) pairs. They ask `serve` and the stages, as all others do.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -337,7 +337,7 @@ def _share(ids: np.ndarray, hit: np.ndarray) -> np.ndarray:
 def welfare_columns(
     world: Valued, ruler: Arm, block: Block, decision: Decision, best: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """What the metric welfare_vs_corpus is summed from, in the currency of one arm.  {name: [R]}"""
+    """What the metric corpus_welfare_efficiency is summed from, in the currency of one arm.  {name: [R]}"""
     effects = world.platform.slot_effects
     pages = {"page_value": decision.win_set, "best_page_value": best}
     return {name: true_ecpm(_slot_list(world, block, ids, ruler), effects) for name, ids in pages.items()}

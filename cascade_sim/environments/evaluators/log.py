@@ -135,7 +135,7 @@ class LogEvaluator:
         }
 
     def _agreement(self, block: Block, decision: Decision, pages: PageClicks) -> dict[str, np.ndarray]:
-        """How much of the page is the logged one: pages, and prices of ads that stand where they stood."""
+        """How much of the page is the logged one: pages, and prices of ads in their logged slots."""
         shown, is_logged = decision.win_set >= 0, pages.is_logged
         n_logged = self.replay.shown[self.replay.rows(block.requests)]
         n_alike, n_shown = (money.over_slots(places.astype(np.int64)) for places in (is_logged, shown))

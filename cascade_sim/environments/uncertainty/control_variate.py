@@ -1,6 +1,6 @@
 """The click model as a control variate of lifts: less noise of single clicks, where the model is borne out.
 
-Where a page keeps an ad in its slot, its logged click stands on both sides of a lift, at two prices; where it
+Where a page keeps an ad in its slot, its logged click is on both sides of a lift, at two prices; where it
 moves the ad, on one side alone. Either way the lift has the noise of single clicks c, whose mean the model,
 which did not see them, gives as m. With D the column of the baseline, N that of the arm, r = sum N / sum D,
 

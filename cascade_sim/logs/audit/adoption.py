@@ -37,7 +37,7 @@ def adopt(market: str | Path) -> dict[str, Any]:
     """Find the rule of a market and declare it there: {"rule", "mapping", "left_out", "reproduced"}.
 
     UserError, with nothing written, if the declared rule reproduces the log already, none that can be
-    declared does, or somebody changed what is to be written.
+    declared does, or a user changed what is to be written.
     """
     folder = Path(market)
     _require_untouched(folder)

@@ -199,7 +199,7 @@ def _price_boosts(auctions: Auctions, rule: Rule, advertiser: np.ndarray) -> Cha
 
 
 def _order_boosts(auctions: Auctions, rule: Rule, advertiser: np.ndarray) -> Change | None:
-    """Who stands above an ad of a higher score must have been multiplied; every pair bounds the factor."""
+    """Who is above an ad of a higher score must have been multiplied; every pair bounds the factor."""
     below, score_below = runner_up(auctions, rule)
     quality = auctions.quality(rule.squashing)
     score = take_columns(auctions.bid, auctions.shown, 0.0) * take_columns(quality, auctions.shown, 0)
@@ -227,7 +227,7 @@ def _boost_change(
     source: str,
     wrong: np.ndarray,
 ) -> Change | None:
-    """Who has the most evidence first: its factor explains pairs, which then speak for nobody else.
+    """Who has the most evidence first: its factor explains pairs, which then speak for no other.
 
     An advertiser is named if none of its ads is better off without the factor, else the ad.
     """
@@ -373,7 +373,7 @@ def squashing_of(auctions: Auctions, rule: Rule) -> Agreement | None:
 
 
 def squashing_by_order(auctions: Auctions, rule: Rule) -> Agreement | None:
-    """The exponents with which the most neighbours stand in the logged order."""
+    """The exponents with which the most neighbours are in the logged order."""
     if auctions.pctr is None:
         return None
     with np.errstate(divide="ignore"):

@@ -1,4 +1,4 @@
-"""Which rule a log follows, where nobody says: fitted on half of the requests, judged on the other half.
+"""Which rule a log follows, where none is declared: fitted on half of the requests, judged on the other half.
 
 Every pricing rule is given the parameters with which it explains the most winners and prices: the exponent,
 the reserve and so on are each where the most logged prices agree (`agreement`), and parts of a rule are taken
@@ -363,7 +363,7 @@ def _identified(fits: list[Fit], sample: Auctions, n_prices: int, n_requests: in
         notes.append("no two candidates of a request differ in pCTR: the squashing exponent cannot be known")
     if sample.is_winners_only:
         notes.append(
-            "only winners were logged: the price of the last slot of a full page is set by nobody we know"
+            "only winners were logged: the price of the last slot of a full page is set by an unknown ad"
         )
     if "reserve" in told and told["reserve"]["high"] > 0:
         bound = told["reserve"]

@@ -54,17 +54,17 @@ REASONS = {
     "unexplained": "unexplained",
 }
 MEANINGS = {
-    "tie": "ads of equal scores stand in each other's place; ours goes to the ad whose id comes first",
+    "tie": "ads of equal scores are in each other's place; ours goes to the ad whose id comes first",
     "rounding": "the price is the rule's, rounded in another way or to another unit",
     "near": "the price is the rule's but for the last digit it was logged with, now above and now below",
     "hidden_reserve": "a price above what the runner-up explains, the same on many pages",
     "hidden_floor": "a price that is the same on many pages once multiplied by the ad's quality",
     "hidden_filter": "ads that could have won were passed over, all below one pCTR",
     "boost": "scores of some advertisers or ads were multiplied by a factor that is not logged",
-    "increment": "prices stand a constant step above the runner-up's",
+    "increment": "prices are a constant step above the runner-up's",
     "price_factor": "prices are the rule's times a constant",
     "other_rule": "the page is exactly that of another pricing rule or exponent",
-    "explored": "a propensity below 1 was logged, and the ads pay the reserve, or nobody knows what: no "
+    "explored": "a propensity below 1 was logged, and the ads pay the reserve or an unknown price: no "
     "auction took place",
     "list_price": "a propensity below 1 was logged, and all ads pay what outbids one and the same ad that "
     "was not shown: it prices the list, whatever the slot",

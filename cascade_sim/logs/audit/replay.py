@@ -227,7 +227,7 @@ def listed(auctions: Auctions, rule: Rule) -> ReplayedPages:
     best = auction(rest, quality, slots=1, reserve_cpc=reserve, score_floor=rule.score_floor).ranked[:, 0]
     whole = np.pad(column, ((0, 0), (0, 1)), constant_values=-1)
     whole[np.arange(n), n_shown] = best
-    # An ad that the rule would not have let in is priced as if it had: nobody can pay more than the bid.
+    # An ad that the rule would not have let in is priced as if it had: no ad can pay more than the bid.
     own_bid = take_columns(auctions.bid, whole, 0.0)
     own_quality = take_columns(quality, whole, 0).astype(np.float64)
     cpc = np.zeros((n, k))
@@ -322,7 +322,7 @@ def match_pages(auctions: Auctions, played: ReplayedPages, rule: Rule) -> PageMa
 def priced(auctions: Auctions, rule: Rule) -> np.ndarray:
     """Where a price was logged and the log can tell what it should have been.  [R, k]
 
-    Where only winners were logged nobody knows the runner-up of a full page: the price of its last slot is
+    Where only winners were logged the runner-up of a full page is unknown: the price of its last slot is
     open (with vcg, all of them).
     """
     known = (auctions.shown >= 0) & (auctions.price >= 0)

@@ -36,7 +36,7 @@ SAMPLE = 2_000  # requests, evenly spread: a share is known to 2 points or bette
 NEAR = 0.01  # of a price: what is off by less moves revenue by less than most questions are about
 # Least shares. A wrong winner may cost any amount, and questions are about a few percent of revenue: one in
 # twenty. Prices are those of right winners, and off by more than NEAR: one in ten. A page has several of
-# both. Logs under their own rule reproduce 99 % and more; cents that nobody declared, a fifth to a half of
+# both. Logs under their own rule reproduce 99 % and more; cents that were not declared, a fifth to a half of
 # the prices; another exponent or reserve, a half of the pages.
 LEAST = {"pages": MIN_PAGES, "winners": 0.95, "prices": 0.9}
 
@@ -112,7 +112,7 @@ class _Tally:
     near: int = 0
 
     def add(self, auctions: Auctions, rule: Rule) -> None:
-        """A block, without pages that were drawn, which follow no rule, or whose bids nobody logged."""
+        """A block, without pages that were drawn, which follow no rule, or whose bids were not logged."""
         can = ~is_randomised(auctions)
         if auctions.is_winners_only:
             can &= ((take_columns(auctions.bid, auctions.shown, 0.0) > 0) | (auctions.shown < 0)).all(axis=1)

@@ -1,6 +1,6 @@
 """The rule of an auction as an audit tries it: what a log declares, and what the log may turn out to follow.
 
-Beside what a scenario can say there are habits of real auctions that nobody wrote into a log: prices rounded
+Beside what a scenario can say there are habits of real auctions that no log declares: prices rounded
 to a unit, a step above the runner-up, a reserve of one placement, a boost of one advertiser.
 """
 

@@ -462,7 +462,7 @@ def open_words(tally: Tally, store: LogStore) -> list[str]:
     if tally.open_prices:
         notes.append(
             f"{tally.open_prices:,} prices are not identified by this log: only winners were logged, and "
-            "nobody knows the runner-up of a full page"
+            "the runner-up of a full page is unknown"
         )
     if tally.no_price:
         notes.append(f"{tally.no_price:,} shown ads have no logged price; only their places are looked at")
@@ -474,7 +474,7 @@ def open_words(tally: Tally, store: LogStore) -> list[str]:
         )
     if store.about.is_randomised:
         notes.append(
-            "pages of this log were drawn, with logged propensities: which ads stand where is not the "
+            "pages of this log were drawn, with logged propensities: the places of ads are not the "
             "auction's doing, so of such pages only the prices are looked at"
         )
     if not store.about.has("pctr") and store.about.charging == "click":
@@ -483,7 +483,7 @@ def open_words(tally: Tally, store: LogStore) -> list[str]:
 
 
 def budget_words(store: LogStore, rule: Rule, wrong: np.ndarray) -> list[str]:
-    """Whether pages match the log once nobody counts as out: then the budgets are not those in force."""
+    """Whether pages match the log once none counts as out: then the budgets are not those in force."""
     if spending_of(store) is None or not len(wrong):
         return []
     rows = chosen_rows(wrong, SETTLED)
@@ -493,7 +493,7 @@ def budget_words(store: LogStore, rule: Rule, wrong: np.ndarray) -> list[str]:
         return []
     of = "the" if len(rows) == len(wrong) else "a sample of"
     return [
-        f"{right:,} of {of} {len(rows):,} pages that do not match the log would if nobody counted as "
+        f"{right:,} of {of} {len(rows):,} pages that do not match the log would if no advertiser counted as "
         "out: are the budgets in another unit or of other days, or is the log a sample of the traffic?"
     ]
 

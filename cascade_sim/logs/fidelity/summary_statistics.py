@@ -407,7 +407,7 @@ STATISTICS: tuple[Statistic, ...] = (
            "popular ads get more of the impressions", "popular ads get less of the impressions",
            group="traffic"),
     Statistic("candidates_top_10", "Candidacies of the top 10 % of ads", "percent", _top_share(0.1, False),
-           "popular ads stand for election more often", "popular ads stand for election less often",
+           "popular ads are candidates more often", "popular ads are candidates less often",
            group="traffic"),
     Statistic("returning", "Requests of users who had come before", "percent", returning,
            "more requests are of users who come again", "fewer requests are of users who come again",
@@ -549,7 +549,7 @@ def pairs(log: Sample, world: Sample, resamples: int, seed: int) -> list[dict[st
     return sorted(found, key=lambda row: -abs(row["gap"]["value"]))
 
 
-MIN_GAP = 0.03  # of a rank correlation, below which nobody would see it
+MIN_GAP = 0.03  # of a rank correlation, below which it does not matter
 
 
 def _correlations(

@@ -222,7 +222,7 @@ def two_sample_auc(log: Table, world: Table, seed: int, resamples: int = RESAMPL
     fold = (draws.bits(seed, "two samples fold", group) % np.uint64(FOLDS)).astype(np.int64)
     maker = boosting()
     score, lost = np.full(len(values), 0.5), np.zeros((FOLDS, len(names)))
-    # rows of one side stand together: a part of the fold must not be of the log alone
+    # rows of one side are together: a part of the fold must not be of the log alone
     mixed = np.argsort(draws.uniform(seed, "two samples order", np.arange(len(values))), kind="stable")
     for own in range(FOLDS):
         held = mixed[fold[mixed] == own]

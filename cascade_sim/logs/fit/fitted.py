@@ -189,7 +189,7 @@ def write_response(
 
 
 def _of_places(effects: np.ndarray, store: LogStore) -> list[float]:
-    """Effects of all places that the log's pages have: where nobody was ever seen, that of the last seen."""
+    """Effects of all places that the log's pages have: where no ad was ever seen, that of the last seen."""
     more = max(store.about.slots - len(effects), 0)
     return [float(x) for x in np.append(effects, np.full(more, effects[-1]))]
 
@@ -394,7 +394,7 @@ EMPIRICAL = ("bid", "init_bid", "pctr", "pcvr", "pre_score")
 
 
 def _place(ids: np.ndarray, row: np.ndarray, ads: np.ndarray) -> np.ndarray:
-    """The columns in which ads stand in the rows of a table of ascending ids, -1 at the end."""
+    """The columns of ads in the rows of a table of ascending ids, -1 at the end."""
     wide = np.where(ids >= 0, ids, np.iinfo(np.int32).max).astype(np.int64)
     span = np.int64(np.iinfo(np.int32).max) + 1
     flat = (np.arange(len(ids))[:, None] * span + wide).ravel()

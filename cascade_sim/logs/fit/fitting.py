@@ -27,7 +27,7 @@ MIN_REPLICATES = 8  # fewer say nothing of a spread
 
 
 class FittedWorld(ABC):
-    """How a world that was written holds against its log."""
+    """A world that was written, compared with its log."""
 
     @abstractmethod
     def frame(self) -> pd.DataFrame:

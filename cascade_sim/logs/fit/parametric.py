@@ -373,7 +373,7 @@ def _set_effects(scenario: dict[str, Any], parts: Components, slope: float) -> N
 
 
 def trial(scenario: Mapping[str, Any], seed: int, requests: int = SIMULATED) -> Sample:
-    """A sample of a synthetic world, with the best predictions that features allow in its seats.
+    """A sample of a synthetic world, with the best predictions that features allow in its stages.
 
     `expected` among its columns is the true chance of a click: smooth where drawn clicks are noisy.
     """
@@ -407,7 +407,7 @@ BLOCK = 512
 
 
 class BestOfFeatures:
-    """In a seat: the CTR with what no feature shows at its mean."""
+    """As a stage model: the CTR with what no feature shows at its mean."""
 
     name, link, by_pair = "best of features", "sigmoid", True
 
@@ -530,7 +530,7 @@ def _tell(fit: Fit, sample: Sample, seed: int) -> None:
         fit.notes.append(
             "Retrieval of a synthetic world brings some ads more often than the log does, even with no "
             "weight on "
-            "popularity: who stands for election, and who wins, is less evenly spread over ads."
+            "popularity: candidacies and wins are spread less evenly over ads."
         )
     one = np.ones(len(sample))
     if sample.has("pctr"):
@@ -614,8 +614,8 @@ def fit_words(fit: Fit) -> list[str]:
         f"{len(fit.rows) - len(missed)} of {len(fit.rows)} summary statistics are within {NEAR:.0%} of "
         "the log's, or "
         f"not distinguished from them; {fit.simulations} simulations.",
-        "The world was tried with the best predictions that its features allow in its seats; models that are "
-        "trained in a run know a little less.",
+        "The world was tried with the best predictions that its features allow in its stages; models that "
+        "are trained in a run know a little less.",
     ]
     return [*lines, *fit.notes]
 

@@ -1,7 +1,7 @@
 """Clicks behind slots: P(click) = effect of the slot * sigmoid(x b), coefficients and effects by likelihood.
 
 Effects never rise from slot to slot, and the first one is 1: a slot's logarithm is minus the sum of steps
-that are not below 0. Both are found together, so that an ad that always stood first is not taken for one that
+that are not below 0. Both are found together, so that an ad that was always first is not taken for one that
 people like.
 """
 

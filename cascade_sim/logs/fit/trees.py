@@ -1,7 +1,7 @@
 """Boosted trees that tell clicks of logged pairs, each asked about requests that it has not seen.
 
 They see numbers and categories of a pair, and for its ids how often each was clicked elsewhere. Rows are
-thinned: a slot that nobody looked at says nothing of the ad in it.
+thinned: a slot that was not examined says nothing of the ad in it.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ class Codes:
         self._used = 0  # of the table, with aliases
         self._names: list[pa.Array] = []
         self.n = 0
-        # names that were mended, since `encode` was last called: {kind: names}
-        self.mended: dict[str, set[str]] = {}
+        # names that were corrected, since `encode` was last called: {kind: names}
+        self.corrected: dict[str, set[str]] = {}
 
     def encode(self, texts: pa.Array, add: bool = True) -> NDArray[np.int32]:
         """Their codes: NULL for an empty cell, UNKNOWN for a name that is not there and is not to be added.
@@ -74,7 +74,7 @@ class Codes:
     def _meant(self, names: pa.Array) -> pa.Array:
         for name in names.to_pylist():
             kind = "id_with_spaces" if name != name.strip() else "id_as_float"
-            self.mended.setdefault(kind, set()).add(name)
+            self.corrected.setdefault(kind, set()).add(name)
         return pc.replace_substring_regex(pc.utf8_trim_whitespace(names), r"^(-?[0-9]+)\.0+$", r"\1")
 
     def _insert(self, hashes: NDArray[np.uint64], codes: NDArray[np.int32]) -> None:

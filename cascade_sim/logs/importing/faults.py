@@ -26,7 +26,7 @@ KINDS: dict[str, str] = {
     "not_0_or_1": "a click, conversion, display or exposure that is neither 0 nor 1",
     "unknown_value": "a value that the mapping's `values` does not list",
     "price_above_bid": "a price above the bid, beyond rounding",
-    "click_without_display": "a click, conversion or exposure of an ad not shown, or a click that nobody saw",
+    "click_without_display": "a click, conversion or exposure of an ad not shown, or an unexposed click",
     "conversion_without_click": "a conversion without a click",
     "shown_twice": "an ad shown twice in a request",
     "two_ads_in_one_slot": "two ads in one slot of a request",
@@ -46,7 +46,7 @@ KINDS: dict[str, str] = {
     "negative_budget": "a budget below 0",
 }
 # What is put right, or taken to be right, and told.
-MENDED: dict[str, str] = {
+CORRECTED: dict[str, str] = {
     "id_as_float": "an id written as 12.0, read as 12",
     "id_with_spaces": "an id with spaces around it, read without",
     "out_of_order": "requests that did not come in the order of time, sorted",
@@ -73,7 +73,7 @@ class Faults:
         self.files: list[str] = []
         self.rows: dict[str, int] = {}  # read, by table
         self.found: dict[tuple[str, str], Kind] = {}
-        self.mended: dict[tuple[str, str], Kind] = {}
+        self.corrected: dict[tuple[str, str], Kind] = {}
         self.refusals: list[str] = []  # what no share allows: damaged files, units that cannot be
         self.notes: list[str] = []
 
@@ -86,8 +86,8 @@ class Faults:
         values: Sequence[Any] | None = None,
     ) -> None:
         """Rows with a fault, by their sources; `values` of the first few at least."""
-        into = self.mended if kind in MENDED else self.found
-        assert kind in MENDED or kind in KINDS, kind
+        into = self.corrected if kind in CORRECTED else self.found
+        assert kind in CORRECTED or kind in KINDS, kind
         entry = into.setdefault((table, kind), Kind())
         entry.rows += len(sources)
         for i in range(min(len(sources), EXAMPLES - len(entry.examples))):
@@ -128,25 +128,25 @@ class Faults:
                 f"allowed {allowed:.3g}" if (table, kind) in above else f"within the allowed {allowed:.3g}"
             )
             lines += self._lines(table, kind, self.found[table, kind], f"{share:.3g} of its rows, {verdict}")
-        for (table, kind), entry in self.mended.items():
-            lines += self._lines(table, kind, entry, "mended")
+        for (table, kind), entry in self.corrected.items():
+            lines += self._lines(table, kind, entry, "corrected")
         if above:
             lines.append(
-                "mend the rows, or leave their requests out with `allow: {KIND: share}` in the mapping"
+                "fix the rows, or leave their requests out with `allow: {KIND: share}` in the mapping"
             )
         raise UserError("\n".join(lines))
 
     def told(self) -> list[str]:
-        """What was left out and mended, for the summary."""
+        """What was left out and corrected, for the summary."""
         lines: list[str] = []
         for (table, kind), entry in self.found.items():
             lines += self._lines(table, kind, entry, f"{self.share(table, kind):.3g} of its rows, left out")
-        for (table, kind), entry in self.mended.items():
-            lines += self._lines(table, kind, entry, "mended")
+        for (table, kind), entry in self.corrected.items():
+            lines += self._lines(table, kind, entry, "corrected")
         return [*lines, *self.notes]
 
     def _lines(self, table: str, kind: str, entry: Kind, words: str) -> list[str]:
-        meaning = {**KINDS, **MENDED}[kind]
+        meaning = {**KINDS, **CORRECTED}[kind]
         head = f"{table}: {kind}: {meaning}: {entry.rows:,} ({words})"
         return [head, *(f"  {example_text(example)}" for example in entry.examples[:3])]
 
@@ -158,7 +158,7 @@ class Faults:
                 {
                     "table": table,
                     "kind": kind,
-                    "meaning": {**KINDS, **MENDED}[kind],
+                    "meaning": {**KINDS, **CORRECTED}[kind],
                     "rows": entry.rows,
                     "share": entry.rows / max(self.rows.get(table, 0), 1),
                     "allowed": allow.get(kind, allow.get("all", 0.0)) if kind in KINDS else None,
@@ -170,7 +170,7 @@ class Faults:
         return {
             "rows": dict(self.rows),
             "faults": listed(self.found),
-            "mended": listed(self.mended),
+            "corrected": listed(self.corrected),
             "notes": list(self.notes),
         }
 

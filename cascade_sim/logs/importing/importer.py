@@ -238,7 +238,7 @@ class _Import:
         is_wide: bool,
     ) -> None:
         if not is_wide:
-            self.bad_codes.values[code[again]] = True  # which of them is right nobody knows
+            self.bad_codes.values[code[again]] = True  # which of them is right is unknown
             rows.fault("duplicate_request", again, "request")
             return
         for name, column in values.items():
@@ -376,7 +376,7 @@ class _Import:
                     flags = rows.flags(name)
                     is_hidden = values["exposed"] == 0 if "exposed" in values else np.zeros(len(rows), bool)
                     rows.fault("click_without_display", (~is_shown | is_hidden) & (flags == 1), name)
-                    flags = np.where(is_hidden, 0, flags)  # nobody clicks what nobody sees
+                    flags = np.where(is_hidden, 0, flags)  # no click without an exposure
                     values[name] = np.where(is_shown, flags, -1).astype(np.int8)
             if "click" in values and "conversion" in values:
                 without = (values["conversion"] == 1) & (values["click"] == 0)
@@ -837,14 +837,14 @@ class _Import:
 
     def _note_odd(self, table: str, rows: Rows, codes: Codes, name: str) -> None:
         """Names that were written otherwise and are taken for what they mean."""
-        for kind, names in codes.mended.items():
+        for kind, names in codes.corrected.items():
             texts = rows.texts(name, is_needed=False).cast(pa.large_string())
             wanted = pa.array(sorted(names), pa.large_string())
             places = np.flatnonzero(np.asarray(pc.fill_null(pc.is_in(texts, wanted), False)))
             if len(places):
                 cells = rows.cells(name, places[:EXAMPLES])
                 self.faults.add(table, kind, rows.batch.sources[places], rows.label(name), cells)
-        codes.mended.clear()
+        codes.corrected.clear()
 
 
 def _limits(name: str, below: str, above: str) -> dict[str, Any]:

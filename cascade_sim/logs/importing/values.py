@@ -53,7 +53,7 @@ class Rows:
         return "/".join(spec.theirs) if spec is not None and spec.theirs else name
 
     def cells(self, name: str, places: NDArray[np.int64]) -> list[Any]:
-        """What stands in some rows, as the user wrote it."""
+        """The cells of some rows, as the user wrote it."""
         spec = self.columns.get(name)
         if spec is None or not spec.theirs:
             return [None if spec is None else spec.constant] * len(places)

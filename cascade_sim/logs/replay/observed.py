@@ -1,6 +1,6 @@
 """What is known of clicks in a replayed log: those that were logged, and a click model for the others.
 
-Where the same ad stands in the same slot of the same request, its click is the log's. Everything else is the
+Where the same ad is in the same slot of the same request, its click is the log's. Everything else is the
 click model's probability, and is counted apart.
 """
 
@@ -27,15 +27,15 @@ class PageClicks:
 
     expected: Floats
     is_observed: NDArray[np.bool_]
-    is_logged: NDArray[np.bool_]  # the same ad stood in the same slot
+    is_logged: NDArray[np.bool_]  # the same ad was in the same slot
     place: NDArray[np.int64]  # of the ads among the logged candidates, as `Replay.places` has it
-    slot: NDArray[np.integer[Any]]  # in which they stand here
+    slot: NDArray[np.integer[Any]]  # in which they are here
     row: NDArray[np.int64]  # [R] the log's own numbers of the requests
     said: _Said | None = None  # None where the log has too few clicks for a model
 
     @property
     def is_kept(self) -> NDArray[np.bool_]:
-        """Where a logged click stands."""
+        """Where a logged click is."""
         return self.is_observed & self.is_logged
 
     @cached_property
@@ -114,7 +114,7 @@ class _Said:
 
 
 class ObservedClicks:
-    """Stands where the ground truth of a synthetic world stands; outcomes and measures ask it alike."""
+    """Takes the place of a synthetic world's ground truth; outcomes and measures ask it alike."""
 
     def __init__(self, replay: Replay, seed: int, charging: str = "click"):
         self._replay, self._seed, self._charging = replay, seed, charging
@@ -157,7 +157,7 @@ class ObservedClicks:
     def ctr(self, block: Any, ids: np.ndarray, place: NDArray[np.int64] | None = None) -> Floats:
         """The click model's CTR in the first slot; 0 for padding.  [R, m]
 
-        `place` [R, m] says where the ads stand among the logged candidates, where that is known.
+        `place` [R, m] says where the ads are among the logged candidates, where that is known.
         """
         place = self._replay.places(block.requests, ids) if place is None else place
         wanted, found = ids >= 0, np.zeros(ids.shape)
@@ -169,7 +169,7 @@ class ObservedClicks:
     def page_clicks(self, block: Any, win_set: np.ndarray, slot: np.ndarray | None = None) -> PageClicks:
         """Clicks of pages; 0 in an empty slot, which counts as observed.  [R, k]
 
-        `slot` [R, k] says in which slots the ads stand; None: in slot order.
+        `slot` [R, k] says in which slots the ads are; None: in slot order.
         """
         if slot is None:
             slot = np.broadcast_to(np.arange(win_set.shape[1], dtype=np.int16), win_set.shape)

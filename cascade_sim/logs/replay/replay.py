@@ -49,7 +49,7 @@ class Replay:
         return _padded(self._flat("ad", start, stop), first, rows, first[start], max(width, 1))
 
     def places(self, requests: np.ndarray, ids: np.ndarray) -> NDArray[np.int64]:
-        """Where each ad stands among the logged candidates of the range; -1 if it is none.  [R, m]"""
+        """Place of each ad among the logged candidates of the range; -1 if it is none.  [R, m]"""
         rows = self.rows(requests)
         if not ids.size:
             return np.full(ids.shape, -1, np.int64)

@@ -91,7 +91,7 @@ def _replay(about: About, known: Known, replayed: float | None, can: list[str], 
     others += [f"other predictions ({', '.join(about.scores)})"] if has_order and about.scores else []
     others += ["stage sizes", "pre-ranking models", "RCS"] if about.level == "pre_ranking" else []
     clicks = about.counts.clicks
-    if about.charging == "click" and clicks < MIN_CLICKS:  # other pages, whose clicks nobody has seen
+    if about.charging == "click" and clicks < MIN_CLICKS:  # other pages, whose clicks were not logged
         why = f"{clicks:,} clicks are too few for a click model ({MIN_CLICKS})"
         why = why if known.outcomes else "no outcome was logged (click)"
         cannot.append(f"{_joined(others)}: the clicks of other pages cannot be told, as {why}")

@@ -174,7 +174,7 @@ LEVELS: dict[str, Level] = {
     "winners": Level(
         "winners",
         "the shown ads alone",
-        "other prices or winners: nobody knows who lost, or with what bid",
+        "other prices or winners: the losers and their bids are unknown",
         "the bids of all ads that were in the auction (candidates with stage ranked)",
     ),
     "bids": Level(

@@ -191,7 +191,7 @@ class LogStore:
         return self.about.sources[code >> ROW_BITS].file, code & ((1 << ROW_BITS) - 1)
 
     def check(self) -> None:
-        """Hold every file against its digest; UserError names the first that is not what was written."""
+        """Compare every file with its digest; UserError names the first that is not what was written."""
         check_columns(self._stored, self._files, self.about)
         for kind in NAMED:
             self._names_of(kind)
@@ -615,7 +615,7 @@ def _begins(place: Path) -> str:
 
 
 def _remove_left(place: Path) -> None:
-    """Remove hidden folders for `place` whose process is dead: of this machine, and locked by nobody."""
+    """Remove hidden folders for `place` whose process is dead: of this machine, and not locked."""
     name = re.compile(re.escape(_begins(place)) + r"([0-9]{1,9})\.[0-9a-f]{16}\.tmp")
     for other in list(place.parent.iterdir()):
         match = name.fullmatch(other.name)
@@ -635,7 +635,7 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # somebody else's
+    except OSError:  # another user's
         return True
     return True
 

@@ -43,7 +43,7 @@ _STREAMS = ("stdout", "stderr")
 
 
 class _Lent:
-    """A standard stream in the hands of somebody who may write to it. Some keep it, for a log of theirs."""
+    """A standard stream given to user code, which may write to it. Some keep it, for a log of theirs."""
 
     def __init__(self, stream: Any, name: str) -> None:
         self._stream, self._name = stream, name

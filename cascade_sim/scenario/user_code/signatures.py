@@ -1,6 +1,6 @@
 """Signature of a custom class, read from the text of its file, and options checked by it.
 
-A scenario is checked without running anybody's code, so the signature comes from the syntax tree: of
+A scenario is checked without running any user code, so the signature comes from the syntax tree: of
 `__init__` in the class or in the first of its bases, through files that are imported by name. Where only
 running the code could tell (a decorator, a metaclass, a name that is computed) there is no signature; the
 class itself is then asked before a run begins.

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.analysis.metrics.attribution import SlotList, stage_losses, true_ecpm
 from cascade_sim.analysis.metrics.consistency import membership
 
@@ -26,7 +27,7 @@ def test_true_ecpm_weighs_values_by_slot_and_skips_empty_slots():
 
 
 def test_missing_slot_effects_are_refused():
-    with pytest.raises(ValueError, match="1 slot effects for 2 slots"):
+    with refused("1 slot effects", "2 slots", kind=ValueError):
         true_ecpm(slots([[1, 2]], [[0.1, 0.1]]), [1.0])
 
 

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from answers.told import refused
 from cascade_sim.analysis.metrics.lists import (
     PerRequest,
     check_lists,
@@ -58,7 +59,7 @@ def test_offsets_that_do_not_cover_the_items_are_refused(lists):
 
 
 def test_scores_that_are_not_numbers_or_not_flat_are_refused():
-    with pytest.raises(ValueError, match="scores hold NaN, first at item 1"):
+    with refused("scores", "NaN", "item 1", kind=ValueError):
         rank_lists([0.0, np.nan, 1.0])
     with pytest.raises(ValueError, match="flat"):
         flat([[1.0]], "labels")

@@ -191,6 +191,6 @@ def test_budgets_that_were_not_in_force_are_told(tmp_path):
     small, large = (audit_logs(tmp_path / name) for name in ("small", "large"))
     wrong = len(log.requests) - small.answer["tally"]["pages_matched"]
     assert wrong > 0
-    words = f"{wrong} of the {wrong} pages that do not match the log would if nobody counted as out"
+    words = f"{wrong} of the {wrong} pages that do not match the log would if no advertiser counted as out"
     assert any(note.startswith(words) for note in small.answer["notes"])
     assert large.frame().empty and large.answer["notes"] == []

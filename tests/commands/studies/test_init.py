@@ -13,6 +13,7 @@ def test_files_are_the_shipped_templates_and_each_says_what_it_is(tmp_path, caps
     assert main(["init", str(tmp_path / "my")]) == 0
     shown = capsys.readouterr().out
     assert "python -m cascade_sim run scenario.yaml" in shown and "pytest" in shown
+    # Wording: every template begins with the same two questions.
     for name, template in TEMPLATES.items():
         text = (tmp_path / "my" / name).read_text()
         assert text == (SCENARIOS / template).read_text()

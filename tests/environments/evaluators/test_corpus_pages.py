@@ -184,12 +184,12 @@ def test_an_arm_with_better_candidates_exceeds_the_oracle_and_never_the_corpus(t
         tmp_path, tmp_path / "cache",
     ).metrics["arms"]  # fmt: skip
     oracle, corpus = (
-        {arm: metrics[arm][f"welfare_vs_{whom}"]["value"] for arm in ("now", "more", "all")}
-        for whom in ("oracle", "corpus")
+        {arm: metrics[arm][name]["value"] for arm in ("now", "more", "all")}
+        for name in ("welfare_vs_oracle", "corpus_welfare_efficiency")
     )
     assert oracle["now"] == pytest.approx(1.0) and oracle["all"] > oracle["more"] > 1.05
     assert corpus["now"] < corpus["more"] < corpus["all"] and corpus["all"] == pytest.approx(1.0)
-    assert metrics["more"]["welfare_vs_corpus"]["lift"]["low"] > 0
+    assert metrics["more"]["corpus_welfare_efficiency"]["lift"]["low"] > 0
 
 
 def test_gaps_between_stages_are_paired_and_settings_name_the_keys(study):

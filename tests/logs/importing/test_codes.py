@@ -31,7 +31,7 @@ def test_other_ways_to_write_a_name_are_the_name(order):
     found = [int(codes.encode(pa.array([name]))[0]) for name in order]
     assert found == [0, 0, 0, 0] and codes.names().to_pylist() == ["12"]
     assert codes.encode(pa.array(order), add=False).tolist() == [0, 0, 0, 0]
-    assert {name for names in codes.mended.values() for name in names} == set(order) - {"12"}
+    assert {name for names in codes.corrected.values() for name in names} == set(order) - {"12"}
 
 
 def test_ranks_are_by_number_where_all_are_whole_and_else_by_letter():

@@ -90,7 +90,7 @@ def test_requests_are_in_the_order_of_time_and_candidates_in_that_of_ads(tmp_pat
     for low, high in zip(store.first, store.first[1:], strict=False):
         assert np.all(np.diff(ads[low:high]) > 0)
     validation = json.loads((tmp_path / "market" / "validation.json").read_text())
-    assert [entry["kind"] for entry in validation["mended"]] == ["out_of_order"]
+    assert [entry["kind"] for entry in validation["corrected"]] == ["out_of_order"]
 
 
 def test_ids_that_are_whole_numbers_are_in_their_own_order(tmp_path):

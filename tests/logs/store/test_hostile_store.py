@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
+from answers.told import refused
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.importing.market import import_market
 from cascade_sim.logs.store.format import COLUMNS, column
@@ -41,53 +42,53 @@ def put(value, rows=slice(0, 3)):
 
 
 @pytest.mark.parametrize("file, change, words", [
-    ("candidates/ad", put(10**6), r"ad.npy: row 0 has 1000000, expected 0 to 11"),
+    ("candidates/ad", put(10**6), "ad.npy: 0 1000000, 11"),
     ("candidates/ad", put(-1), r"row 0 has -1"),
     ("candidates/ad", lambda a: a[::-1].copy(), "expected more than"),
-    ("candidates/bid", put(np.inf), "row 0 has inf, expected 0 to 1000000000000 or NaN"),
+    ("candidates/bid", put(np.inf), "0 inf, 1000000000000"),
     ("candidates/bid", put(-1.0), "row 0 has -1.0"),
-    ("candidates/pctr", put(np.nan), "row 0 has nan, expected 0 to 1"),
-    ("candidates/slot", put(9_999), "row 0 has 9999, expected -1 to 1"),
+    ("candidates/pctr", put(np.nan), "0 nan, 1"),
+    ("candidates/slot", put(9_999), "0 9999, -1 1"),
     ("candidates/slot", put(0, slice(None)), "in one slot"),
-    ("candidates/stage", put(1, slice(None)), "row . has 1, expected 2 where"),
-    ("candidates/click", put(7), "row 0 has 7, expected -1 to 1"),
-    ("candidates/price_micros", put(2**62), "expected -1 to 1e"),
+    ("candidates/stage", put(1, slice(None)), "1, 2 where"),
+    ("candidates/click", put(7), "0 7, -1 1"),
+    ("candidates/price_micros", put(2**62), "expected -1 to"),
     ("candidates/source", put(2**60), "source.npy"),
     ("candidates/bid", lambda a: a[:-1].copy(), "bytes, expected"),
-    ("candidates/bid", lambda a: a.astype(np.int64), "not a column of 40 rows of <f8"),
-    ("candidates/bid", lambda a: a.reshape(-1, 1), "not a column of 40 rows of <f8"),
+    ("candidates/bid", lambda a: a.astype(np.int64), "40 <f8"),
+    ("candidates/bid", lambda a: a.reshape(-1, 1), "40 <f8"),
     ("requests/time", put(np.nan), "row 0 has nan"),
     ("requests/time", lambda a: a[::-1].copy(), "expected no less"),
-    ("requests/user", put(10**6), "row 0 has 1000000, expected -1 to 2"),
+    ("requests/user", put(10**6), "0 1000000, -1 2"),
     ("requests/slots", put(32_000), "expected 1 to 10000"),
-    ("requests/slots", put(1, slice(None)), "less than the 1 slots"),
+    ("requests/slots", put(1, slice(None)), "1 slots"),
     ("requests/first", put(3, 0), "rows lead from 3"),
     ("requests/first", put(-7, 3), "row 3 has -7"),
     ("requests/first", put(1, 3), "row 3 has 1 after 10"),
-    ("ads/advertiser", put(99), "row 0 has 99, expected 0 to 3"),
+    ("ads/advertiser", put(99), "0 99, 3"),
 ])  # fmt: skip
 def test_what_no_log_can_hold_is_refused_though_its_digest_fits(market, file, change, words):
     changed_column(market / "store" / f"{file}.npy", change)
     reseal(market)
-    with pytest.raises(UserError, match=words):
+    with refused(*words.split()):
         open_store(market)
 
 
 @pytest.mark.parametrize("change, words", [
-    (lambda data: data["counts"].update(ads="many"), "counts.ads: Input should be a valid integer"),
+    (lambda data: data["counts"].update(ads="many"), "counts.ads: integer"),
     (lambda data: data["counts"].update(ads=-1), "cannot be -1 ads"),
     (lambda data: data["counts"].update(candidates=10), "bytes, expected"),
     (lambda data: data["counts"].update(clicks=10**6), "its columns"),
     (lambda data: data.update(slots=10**9), "slots"),
-    (lambda data: data.pop("level"), "it has no 'level'"),
+    (lambda data: data.pop("level"), "'level'"),
     (lambda data: data.update(largest_request=10**9), "largest request"),
     (lambda data: data.update(zone="Europe/../passwd"), "zone"),
     (lambda data: data.update(starts="yesterday"), "starts"),
     (lambda data: data["rule"].update(squashing=-1), "rule"),
-    (lambda data: data["columns"]["candidates"].update({"feature.../../x": "<f4"}), "no table of a log"),
+    (lambda data: data["columns"]["candidates"].update({"feature.../../x": "<f4"}), "table"),
     (lambda data: data["columns"]["candidates"].update({"ad": "<f8"}), "is of '<f8'"),
     (lambda data: data["columns"]["candidates"].pop("ad"), "no candidates.ad"),
-    (lambda data: data.update(files=[]), "no list of files"),
+    (lambda data: data.update(files=[]), "list files"),
     (lambda data: data.update(scores=["new"]), "scores new"),
 ])  # fmt: skip
 def test_what_is_said_of_a_log_must_be_possible(market, change, words):
@@ -97,7 +98,7 @@ def test_what_is_said_of_a_log_must_be_possible(market, change, words):
 
     changed_json(market / "store" / "log.json", changed)
     reseal(market)
-    with pytest.raises(UserError, match=words):
+    with refused(*words.split()):
         open_store(market)
 
 
@@ -108,7 +109,7 @@ def test_a_column_that_changes_between_two_reads_is_not_used(market):
     changed_column(market / "store" / "candidates" / "bid.npy", put(0.25))
     reseal(market)
     for again in (store, elsewhere):
-        with pytest.raises(UserError, match=r"bid.npy was changed while it was in use"):
+        with refused("bid.npy", "changed"):
             again.candidates(0, 1, ("bid",))
     assert before[0] != 0.25
 

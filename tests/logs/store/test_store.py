@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from answers.told import refused, tells
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.logs.importing.market import import_market
 from cascade_sim.logs.store import About, StoreWriter, open_store, write_store
@@ -97,14 +98,14 @@ def test_names_lead_to_codes_and_back(store):
 def test_of_many_names_only_what_is_near_is_told(tmp_path):
     log = small_log(n=30)
     store = import_market(log.write(tmp_path / "log"), tmp_path / "market").store
-    with pytest.raises(UserError, match=r"unknown request 'r99'; did you mean 'r9'\?$"):
+    with refused("'r99'", "'r9'?"):
         store.code("requests", "r99")
-    with pytest.raises(UserError, match=r"unknown request 'something else'; for example 'r1'$"):
+    with refused("'something else'", "'r1'"):
         store.code("requests", "something else")
 
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(store):
-    with pytest.raises(UserError, match=r"no candidates\.pcvr; it has ad, bid, click"):
+    with refused("candidates.pcvr", "ad, bid, click"):
         store.candidates(0, 1, ("pcvr",))
 
 
@@ -134,7 +135,7 @@ def test_a_changed_byte_is_noticed_when_it_is_read(store, file):
     (lambda folder: (folder / "log.json").rename(folder / "market.json"), "older version"),
     (lambda folder: (folder / "candidates/ad.npy").unlink(), "missing"),
     (lambda folder: (folder / "candidates/ad.npy").write_bytes(b""), "bytes"),
-    (lambda folder: edit(folder, level="everything"), "level must be one of winners, bids, pre_ranking"),
+    (lambda folder: edit(folder, level="everything"), "level winners, bids, pre_ranking"),
     (lambda folder: edit(folder, zone="UTC"), "changed or damaged"),
     (lambda folder: edit(folder, format=99), "has format 99"),
     (lambda folder: (folder / "log.json").write_text("[]"), "does not describe"),
@@ -142,7 +143,7 @@ def test_a_changed_byte_is_noticed_when_it_is_read(store, file):
 ])  # fmt: skip
 def test_what_is_no_store_is_refused_in_words(store, break_it, words):
     break_it(store.path)
-    with pytest.raises(UserError, match=words):
+    with refused(*words.split()):
         open_store(store.path.parent)
 
 
@@ -158,7 +159,7 @@ def test_no_file_outside_the_market_is_named(store):
     data = json.loads(file.read_text())
     data["files"]["../../secret"] = {"bytes": 0, "sha256": ""}
     file.write_text(json.dumps(with_checksum(data)))
-    with pytest.raises(UserError, match="no file of a log store"):
+    with refused("no file"):
         open_store(store.path)
 
 
@@ -194,7 +195,7 @@ def test_tables_that_do_not_fit_together_are_not_written(tmp_path, change, words
 
 def test_an_unknown_column_is_not_written(tmp_path):
     requests, candidates = tables()
-    with pytest.raises(ValueError, match="did you mean 'bid'"):
+    with refused("'bid'?", kind=ValueError):
         write_store(tmp_path / "market", ABOUT, requests, {**candidates, "bidd": candidates["bid"]}, {})
 
 
@@ -255,7 +256,7 @@ def test_what_is_known_of_a_log_comes_back_from_its_file():
 def test_lower_reserves_than_bids_were_logged_of_are_no_answer(level, tmp_path):
     about = ABOUT.changed(level=level, bids_logged_above=0.3)
     lines = supported_queries(write_store(tmp_path / "log", about, *tables(), {}))
-    assert any(line.startswith("does not support: a reserve below 0.3") for line in lines)
+    assert any(line.startswith("does not support: ") and tells(line, 0.3) for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from answers.told import refused
 from cascade_sim.models.calibrators import CALIBRATORS, PiecewiseLinear, calibrator_class, load, save
 
 QUICK = {"piecewise_linear": {"hidden": (8,), "intervals": 20, "epochs": 3, "batch": 64}}
@@ -157,7 +158,7 @@ def test_a_file_without_a_calibrator_is_refused(tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"x": np.zeros(2)}, str(tmp_path / "other.safetensors"))
-    with pytest.raises(ValueError, match="does not hold a calibrator"):
+    with refused("calibrator", kind=ValueError):
         load(tmp_path / "other.safetensors")
 
 
@@ -173,7 +174,7 @@ def test_calibrators_are_frozen_and_know_their_options(name):
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
-    with pytest.raises(ValueError, match="unknown calibrator 'plat'; known: platt, temperature"):
+    with refused("'plat'", "platt, temperature", kind=ValueError):
         calibrator_class("plat")
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from answers.told import refused
 from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_data, scenario_hash
 from cascade_sim.scenario.schema import control_arm
@@ -45,13 +46,13 @@ def test_mistakes_are_named_before_any_work(tmp_path, designs, market, text):
 
 
 def test_models_that_learn_cannot_be_on_trial_yet(tmp_path):
-    with pytest.raises(ScenarioError, match="arms on trial cannot share models that learn"):
+    with refused("models that learn", kind=ScenarioError):
         load(tmp_path, {"treatment": "better"}, {"training": {}})
 
 
 def test_no_arm_may_be_called_like_a_design(tmp_path):
     arms = {**ARMS, "design-request": {}}
-    with pytest.raises(ScenarioError, match=r"arms\.design-request.*belong to the designs"):
+    with refused("arms.design-request", kind=ScenarioError):
         load(tmp_path, {"treatment": "better"}, arms=arms)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from answers.told import tells
 from cascade_sim.cascade.ledger import NO_BUDGET
 from cascade_sim.commands.studies.validate import market_text
 from cascade_sim.environments.build import environment_of
@@ -69,17 +70,17 @@ def test_the_shipped_market_day_is_sound(monkeypatch):
 @pytest.mark.parametrize(
     ("bidder", "text"),
     [
-        ("{kind: pidd}", "bidders.own.kind: unknown bidder 'pidd'; did you mean 'pid'?"),
-        ("{kind: own.py}", "bidders.own.kind: 'own.py' names no class; write own.py:ClassName"),
-        ("{kind: 'own.py:Mien'}", "kind: in 'own.py': unknown class 'Mien'; did you mean 'Mine'?"),
-        ("{kind: 'onw.py:Mine'}", "no file 'onw.py' in the working folder or beside the scenario; did"),
-        ("{kind: 'bad.py:Mine'}", "bidders.own.kind: 'bad.py' is not valid Python (line 2)"),
-        ("{kind: 'nowhere_at_all:Mine'}", "no module 'nowhere_at_all' is installed"),
-        ("{kind: pid, options: {kp: 1}}", "options.kp: unknown option of pid 'kp'; did you mean 'k_p'?"),
-        ("{kind: pid, options: {k_p: -1}}", "options: option k_p: expected a number in [0, 10], found -1"),
-        ("{kind: pid, options: {k_p: fast}}", "option k_p: expected a number in [0, 10], found 'fast'"),
+        ("{kind: pidd}", "bidders.own.kind: 'pidd' 'pid'?"),
+        ("{kind: own.py}", "bidders.own.kind: 'own.py' own.py:ClassName"),
+        ("{kind: 'own.py:Mien'}", "kind: 'own.py': 'Mien' 'Mine'?"),
+        ("{kind: 'onw.py:Mine'}", "'onw.py' 'own.py'?"),
+        ("{kind: 'bad.py:Mine'}", "bidders.own.kind: 'bad.py' 2"),
+        ("{kind: 'nowhere_at_all:Mine'}", "'nowhere_at_all'"),
+        ("{kind: pid, options: {kp: 1}}", "options.kp: pid 'kp' 'k_p'?"),
+        ("{kind: pid, options: {k_p: -1}}", "options: k_p: [0, 10], -1"),
+        ("{kind: pid, options: {k_p: fast}}", "k_p: [0, 10], 'fast'"),
         ("{share: 0}", "bidders.own.share: "),
-        ("{knid: pid}", "did you mean 'kind'?"),
+        ("{knid: pid}", "'kind'?"),
     ],
 )  # fmt: skip
 def test_a_bidder_that_cannot_be_is_refused_with_its_line_and_advice(tmp_path, monkeypatch, bidder, text):
@@ -87,7 +88,7 @@ def test_a_bidder_that_cannot_be_is_refused_with_its_line_and_advice(tmp_path, m
     (tmp_path / "own.py").write_text("class Mine:\n    pass\n")
     (tmp_path / "bad.py").write_text("class Mine:\nprint(\n")
     problem = refusal(tmp_path, f"\n  bidders:\n    own: {bidder}")
-    assert text in problem and ":6:" in problem.split(" ")[0]
+    assert tells(problem, *text.split()) and ":6:" in problem.split(" ")[0]
     assert "towers" not in problem  # advice on models would mislead
 
 
@@ -133,18 +134,18 @@ def test_a_profile_that_is_not_there_is_refused_with_advice(tmp_path, profile, t
 @pytest.mark.parametrize(
     ("lines", "text"),
     [
-        (["hour,value", *HOURS[:-1]], "hours.csv:24: 23 rows of numbers; a profile has 24 (a day) or 168"),
-        ([*HOURS[:7], "7,many", *HOURS[8:]], "hours.csv:8: 'many' is not a number"),
-        ([*HOURS[:7], "7,-1", *HOURS[8:]], "hours.csv:8: -1 is not a finite number >= 0"),
-        ([*HOURS[:7], "6,1", *HOURS[8:]], "hours.csv:8: the same hour as in line 7"),
-        ([*HOURS[:7], "7", *HOURS[8:]], "hours.csv:8: 1 columns where the lines before have 2"),
-        ([f"{hour},0" for hour in range(24)], "all values are 0: there would be no traffic"),
+        (["hour,value", *HOURS[:-1]], "hours.csv:24: 23 24 168"),
+        ([*HOURS[:7], "7,many", *HOURS[8:]], "hours.csv:8: 'many'"),
+        ([*HOURS[:7], "7,-1", *HOURS[8:]], "hours.csv:8: -1 0"),
+        ([*HOURS[:7], "6,1", *HOURS[8:]], "hours.csv:8: 7"),
+        ([*HOURS[:7], "7", *HOURS[8:]], "hours.csv:8: 1 2"),
+        ([f"{hour},0" for hour in range(24)], "0 traffic"),
     ],
 )
 def test_a_malformed_profile_is_refused_with_the_line_of_its_file(tmp_path, lines, text):
     (tmp_path / "hours.csv").write_text("\n".join(lines))
     problem = refusal(tmp_path, "{profile: hours.csv}")
-    assert "market.profile: " in problem and text in problem
+    assert "market.profile: " in problem and tells(problem, *text.split())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from cascade_sim.analysis.report.text_helpers import percent
 from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, number_text
 
 LEVEL = 0.005  # revenue within half a percent is called the same
-# Where a number stands in an arm's market section, and how people read it.
+# Where a number is in an arm's market section, and how people read it.
 COLUMNS: dict[tuple[str, ...], Measure] = {
     ("compute", "mean_size"): Measure("Ads ranked", "number", "", 1),
     ("compute", "server_ms_per_request"): Measure("Server ms per request", "number", ""),
@@ -107,7 +107,7 @@ def answers_table(metrics: Mapping[str, Any]) -> Table:
     """Which stage's order requests got."""
     arms = compute_arms(metrics)
     share = Measure("", "percent", "", 2)
-    answers = {**dict(reversed(stage_headings(metrics).items())), "none": "Nobody"}
+    answers = {**dict(reversed(stage_headings(metrics).items())), "none": "No stage"}
     columns = [
         column(share, [Estimate(market_value(metrics, arm, ("compute", "answered", stage))) for arm in arms])
         for stage in answers

@@ -105,7 +105,7 @@ def designs_table(metrics: Mapping[str, Any]) -> Table:
         [Cell(MISSING), *column(SHARE, spend)],
         [Cell(MISSING), *column(Measure("", "number", "", 0), units)],
     ]
-    rows = _rows(kinds, columns, "Everybody treated, less nobody treated.")
+    rows = _rows(kinds, columns, "Total treatment effect: all treated, less none treated.")
     versions = [str(designs["control"]), str(designs["treatment"])]
     headings = [*versions, "Lift %", "Bias, points", "Spend %", "Units"]
     groups = [("Revenue per request", 4), ("Treatment's share", 1), ("Interval rests on", 1)]
@@ -173,7 +173,7 @@ def design_headline(metrics: Mapping[str, Any]) -> str:
 
 
 def design_words(metrics: Mapping[str, Any]) -> str:
-    """What a launch brings, what the designs make of it, and whether splitting budgets mends it."""
+    """What a launch brings, what the designs make of it, and whether splitting budgets corrects it."""
     designs, real, wrong = designs_of(metrics), design_truth(metrics), _with_verdict(metrics, "wrong")
     text = (
         f"With a 100 % rollout {designs['treatment']} earns {percent_text(Estimate(real.value))} per "
@@ -277,7 +277,7 @@ def _about(metrics: Mapping[str, Any]) -> str:
     )
     return (
         f"{number_text(finite(designs.get('days')), 1).removesuffix('.0')} days on trial, {share}{NBSP}% "
-        f"treated{f', after {pre:.0f} with everybody on control' if pre else ''}. By request, by user and in "
+        f"treated{f', after {pre:.0f} with all on control' if pre else ''}. By request, by user and in "
         f"the switchback (slots of {number_text(hours, 1).removesuffix('.0')} hours) both arms draw on the "
         "same budgets and face the same bids. With split budgets each arm has its share of every budget and "
         "bidders of its own, and the requests of the trial by request. Bias is the lift less the launch's. "

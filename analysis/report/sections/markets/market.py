@@ -302,7 +302,7 @@ def market_section(metrics: Mapping[str, Any]) -> Section | None:
 
 
 def _budgets(metrics: Mapping[str, Any], arm: str) -> list[Part]:
-    """How budgets were spent, where anybody has one."""
+    """How budgets were spent, where any advertiser has one."""
     if not any(has_budget(kind) for kind in bidder_kinds(metrics).values()):
         return []
     return titled(f"How budgets were spent, {arm}", bidders_table(metrics), Text(ABOUT_BUDGETS, "small"))

@@ -5,7 +5,7 @@ github.com/alimama-tech/AuctionNet, pre_generated_dataset/readme_dataset.md. Eac
 advertisers and three slots, ordered by bid alone; the winner of a slot pays the next bid if its ad is
 exposed. Advertisers are the ads.
 
-- The one response of the log is a conversion on exposure: it stands as the click, and pValue as the pCTR.
+- The one response of the log is a conversion on exposure: it is read as the click, and pValue as the pCTR.
 - The winner of a slot that was not exposed keeps its slot, and pays nothing: it is charged per exposed
   impression. Its price is unknown where the cost is 0.
 - A period is a day, its 48 steps are half-hours: the log has no clock.

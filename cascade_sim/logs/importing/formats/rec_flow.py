@@ -2,10 +2,10 @@
 
 github.com/RecFlow-ICLR/RecFlow, README.md. Labels per video: realshow (exposed), rerank_pos, rerank_neg,
 rank_pos, rank_neg (were in the rank stage), coarse_neg, prerank_neg (left out before it). Videos are the
-ads, authors the advertisers; an effective view stands as the click.
+ads, authors the advertisers; an effective view is read as the click.
 
 - Exposed videos are in the order of rerank_index, and fill the page from its top.
-- Nobody bids: the log tells which videos went how far, and nothing about money.
+- There are no bids: the log tells which videos went how far, and nothing about money.
 - Timestamps are milliseconds where they are large, else seconds.
 """
 

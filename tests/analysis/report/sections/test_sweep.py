@@ -13,6 +13,7 @@ from cascade_sim.analysis.report.sections.sweep import (
     cells_table,
     csv_text,
     frontier,
+    in_sentence,
     known_measures,
     sweep_headline,
     sweep_words,
@@ -116,6 +117,16 @@ def test_measures_without_a_better_end_are_no_axes():
     assert {"expected_ctr", "welfare_vs_oracle", "cpc_error"} <= set(known_measures(has_market=False))
     assert not {"cpc", "cpc_bias", "market.revenue"} & set(known_measures(has_market=False))
     assert "market.surplus" in known_measures(has_market=True)
+    assert "cost.flops" not in known_measures(has_market=True)
+    assert "cost.flops" in known_measures(has_market=False, has_cost=True)
+
+
+def test_a_cost_is_better_where_it_is_less():
+    made = findings([(9.0, 1.0), (4.0, 1.0), (9.0, 2.0)])
+    for cell in made["cells"]:
+        cell["measures"]["cost.flops"] = cell["measures"][X]
+    assert frontier(made, "cost.flops", Y) == [2, 1]
+    assert in_sentence("cost.scoring_flops") == "scoring FLOPs per request"
 
 
 def test_the_page_leads_with_the_best_cells():

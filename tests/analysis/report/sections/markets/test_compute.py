@@ -53,7 +53,7 @@ def test_stages_are_grouped_and_have_their_own_load(metrics):
 
 def test_answers_are_shares_of_all_requests(metrics):
     assert texts(answers_table(metrics), "distill-pre") == {
-        "Ranking %": "70.00", "Pre-ranking %": "30.00", "Retrieval %": "0.00", "Nobody %": "0.00"
+        "Ranking %": "70.00", "Pre-ranking %": "30.00", "Retrieval %": "0.00", "No stage %": "0.00"
     }  # fmt: skip
 
 
