@@ -350,8 +350,8 @@ def crossed(
     logit = codes[0](request) @ codes[1](features).T
     if logit.shape != (n, len(ads)):
         raise ValueError(f"the codes meet in shape {tuple(logit.shape)}, not {(n, len(ads))}")
-    is_same = ads[:n, None] == ads[None, :]
-    is_same[torch.arange(n), torch.arange(n)] = False
+    place = torch.arange(len(ads), device=ads.device)
+    is_same = (ads[:n, None] == ads[None, :]) & (place[:n, None] != place[None, :])
     share, log_bid = (of_ads[name].index_select(0, ads) for name in ("share", "log_bid"))
     chance = log_chance(share, len(ads) - uniform, uniform, len(of_ads["share"]))
     known = {"log_bid": log_bid, "log_chance": chance, "is_same": is_same}

@@ -32,6 +32,7 @@ from torch import nn  # noqa: E402
 from cascade_sim.models.calibrators import CALIBRATORS, PiecewiseLinear  # noqa: E402
 from cascade_sim.models.calibrators.position_debiased import fit_examined  # noqa: E402
 from cascade_sim.models.features import FeatureView, make_view  # noqa: E402
+from cascade_sim.models.joint import JOINT_OBJECTIVES  # noqa: E402
 from cascade_sim.models.nets.ids import IdTables, with_tables  # noqa: E402
 from cascade_sim.models.objectives import OBJECTIVES, make_objective  # noqa: E402
 from cascade_sim.models.page_training import (  # noqa: E402
@@ -52,7 +53,9 @@ from cascade_sim.models.training import (  # noqa: E402
     chunk_of_rank,
     train,
 )
+from cascade_sim.scenario.joint import Joint  # noqa: E402
 from cascade_sim.scenario.plugins import INNER_PRODUCTS, MODEL_KINDS, find_class  # noqa: E402
+from cascade_sim.training.fit import fit_together  # noqa: E402
 from cascade_sim.training.modules import input_widths  # noqa: E402
 from worlds.clicked_ads import AD, ADS, LOGIT, USER, USERS, VIEW  # noqa: E402
 from worlds.pretend_device import PretendDevice  # noqa: E402
@@ -156,6 +159,8 @@ def trainings() -> Iterator[tuple[str, str, Training]]:
             yield kind, f"ids, {objective}", partial(for_clicks, kind, objective, view=IDS)
         yield kind, "ids, single impressions", partial(by_sample, kind, view=IDS)
         yield kind, "ids, distill", partial(by_teacher, kind, "distill", view=IDS)
+    for name in JOINT_OBJECTIVES:
+        yield "two", f"joint, {name}", partial(together, name)
     for calibrator in CALIBRATORS:
         yield "calibrator", calibrator, partial(calibrated, calibrator)
 
@@ -187,6 +192,15 @@ def among_the_batch(kind: str, recipe: str, batch: int, where: torch.device) -> 
     net = fresh(kind)
     train(net, VIEW, data, recipe, TrainingPlan(EPOCHS, batch, RATE, device=where), {"uniform": 20})
     return order_of(scores(net, VIEW, shown))
+
+
+def together(objective: str, batch: int, where: torch.device) -> np.ndarray:
+    nets = {"light": fresh("towers"), "heavy": fresh("coaction")}
+    section = Joint(models=tuple(nets), objective=objective, options={"k": 2, "quota": 4}, sample={})
+    plan = TrainingPlan(EPOCHS, batch, RATE, device=where)
+    told = [(net, VIEW) for net in nets.values()]
+    fit_together(told, section, (4, 4), LISTS, plan, what="a drill", kinds=["towers", "coaction"])
+    return np.concatenate([order_of(scores(net, VIEW, PAGES.shown)) for net in nets.values()])
 
 
 def with_its_map(kind: str, batch: int, where: torch.device) -> np.ndarray:

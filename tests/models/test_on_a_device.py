@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from cascade_sim.models.calibrators import CALIBRATORS
+from cascade_sim.models.joint import JOINT_OBJECTIVES
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import RECIPES
 from cascade_sim.scenario.plugins import INNER_PRODUCTS, MODEL_KINDS
@@ -36,7 +37,7 @@ def test_every_recipe_net_objective_and_calibrator_trains_on_a_device_as_on_the_
     assert with_ids == 5
     crossing = sum(recipe.crosses for recipe in RECIPES.values())  # for nets with an inner product
     trainings = len(MODEL_KINDS.built_in) * (len(OBJECTIVES) + len(RECIPES) - crossing + 3 + with_ids)
-    assert len(rows) == trainings + crossing * len(INNER_PRODUCTS) + len(CALIBRATORS)
+    assert len(rows) == trainings + crossing * len(INNER_PRODUCTS) + len(JOINT_OBJECTIVES) + len(CALIBRATORS)
 
 
 @pytest.mark.cuda
