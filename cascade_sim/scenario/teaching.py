@@ -51,7 +51,7 @@ def waves(scenario: Scenario) -> tuple[tuple[str, ...], ...]:
 def needs(scenario: Scenario) -> dict[str, tuple[str, ...]]:
     """The learners that each learner's lists need: for their ads, or for a score of them.
 
-    A learner that its own lists need in the baseline does not wait for itself: the deployed stage serves there.
+    In the baseline a learner that its own lists need does not wait for itself: its first deployment serves.
     """
     found = learners(scenario)
     owner = {name: name for name in found} | {
