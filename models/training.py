@@ -304,7 +304,7 @@ def _train_crossed(
     of_ads = on_device({"share": share.astype(np.float32), "log_bid": data.log_bid}, device)
 
     def loss_on(data: Positives, beside: int) -> BatchLoss:
-        """`beside`: rows whose ads stand in every batch, so that few rows meet many ads, too."""
+        """`beside`: so many rows join their ads to every batch, so that few rows meet many ads, too."""
         columns = on_device({"users": data.users, "context": data.context, "ads": data.ads}, device)
 
         def loss(rows: torch.Tensor) -> torch.Tensor:

@@ -414,7 +414,7 @@ def _check_data(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Pr
 
 def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
     path, recipe = (*at, "teacher"), (*at, "recipe")
-    follows = spec.trained_by.follows  # then any model may stand behind it
+    follows = spec.trained_by.follows  # then any model may be the teacher
     teachers = [n for n, s in scenario.models.items() if s.trained_by.has_objective or follows]
     known = ", ".join(teachers) or "none; add a model with recipe logloss"
     teacher = scenario.models.get(spec.teacher) if spec.teacher is not None else None

@@ -31,7 +31,7 @@ def learners(scenario: Scenario) -> dict[str, Learner]:
 
 
 def place_of(learner: str) -> KeyPath:
-    """Where a learner's section stands in a scenario."""
+    """The path of a learner's section in a scenario."""
     return ("joint", learner.removeprefix("joint.")) if "." in learner else ("models", learner)
 
 
@@ -51,7 +51,7 @@ def waves(scenario: Scenario) -> tuple[tuple[str, ...], ...]:
 def needs(scenario: Scenario) -> dict[str, tuple[str, ...]]:
     """The learners that each learner's lists need: for their ads, or for a score of them.
 
-    A learner that its own lists need in the baseline does not wait for itself: its deployed stage stands in.
+    In the baseline a learner that its own lists need does not wait for itself: its first deployment serves.
     """
     found = learners(scenario)
     owner = {name: name for name in found} | {

@@ -56,7 +56,7 @@ def in_batch(
     log_chance: torch.Tensor | None = None,
     correct_own: bool = True,
 ) -> torch.Tensor:
-    """Sampled softmax: -mean_i log [exp s_ii / sum_j exp s_ij], of rows whose own ad stands in column i.
+    """Sampled softmax: -mean_i log [exp s_ii / sum_j exp s_ij], of rows whose own ad is that of column i.
 
     `is_same` [B, C] marks columns that hold the ad of their row once more (accidental hits), which are left
     out. With `log_chance` [C], s_ij - log Q_j stand for s_ij, so that an ad is not punished for being in many
