@@ -27,6 +27,7 @@ RELATIVE = "%"  # behind a measure: the difference in percent of the other's
 USUAL = ("gauc", "logloss", "ece", "cpc_error", "expected_rpm%")
 LEVEL = 0.05  # of all comparisons together
 WIN_SET = "win_set"
+LOST = "value_lost_"  # and a stage
 
 
 @dataclass(frozen=True)
@@ -106,12 +107,25 @@ def _measured(folder: Path) -> dict[str, Any]:
     rankers = {name: arms[name].ranking.model for name in scenario.arms}
     models = run.metrics.get("models") or {}
     steps = ("pre_ranking", *reversed(scenario.cascade.pre_ranking.earlier))
+    lost = {name: losses_of(run.metrics, name) for name in scenario.arms}
     return {
-        "arms": run.metrics["arms"],
+        "arms": {name: {**run.metrics["arms"][name], **lost[name]} for name in scenario.arms},
         "models": models,
         "rankers": rankers,
         "sets": (WIN_SET, "competitive_set", *(f"{step}_set" for step in steps)),
     }
+
+
+def losses_of(metrics: Mapping[str, Any], arm: str) -> dict[str, dict[str, float]]:
+    """What each stage of an arm loses of the best pages' value, and what it costs: {measure: {"value": x}}.
+
+    Of value as a part of that of the best page of the corpus, `value_lost_STAGE`; of cost `cost.flops`.
+    """
+    own, cost = (metrics.get("attribution") or {}).get(arm), (metrics.get("cost") or {}).get(arm) or {}
+    found = {f"cost.{name}": {"value": cost[name]} for name in ("flops", "bytes") if cost.get(name)}
+    for row in own["stages"] if own and own["ecpm_best"] else ():
+        found[f"{LOST}{row['stage']}"] = {"value": row["ecpm_lost"]["value"] / own["ecpm_best"]}
+    return found
 
 
 def _value(world: Mapping[str, Any], arm: str, measure: str, of: str) -> float:
@@ -155,6 +169,8 @@ def _contrast(arm: str, measure: str, own: np.ndarray, base: np.ndarray, compari
 def _ahead(measure: str, own: np.ndarray, base: np.ndarray) -> int:
     """Worlds in which the first is better, by what the catalogue calls better."""
     better = (MODEL_MEASURES.get(measure) or arm_measure(measure)).better
+    if measure.startswith((LOST, "cost.")):
+        better = "lower"
     if better == "higher":
         return int((own > base).sum())
     if better == "lower":

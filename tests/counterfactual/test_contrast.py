@@ -99,3 +99,13 @@ def test_the_command_prints_a_row_an_arm_with_what_is_told_in_bold(worlds, tmp_p
     assert "| distill-pre | **+0.11" in text and "(4/4)" in text and "(1/4)" in text
     assert says(text, "4 worlds") and says(text, "all 2 comparisons")
     assert [row["is_told"] for row in json.loads(out.read_text())] == [True, False]
+
+
+def test_value_lost_by_stage_and_cost_are_compared_too(worlds, study):
+    names = ["value_lost_retrieval", "value_lost_pre_ranking", "cost.flops"]
+    found = contrasts(worlds, "logloss", ["distill-pre"], names)
+    lost = study.metrics["attribution"]["distill-pre"]
+    for one, row in zip(found, lost["stages"], strict=False):
+        assert one.value == pytest.approx(row["ecpm_lost"]["value"] / lost["ecpm_best"])
+        assert one.ahead == WORLDS * (one.value < one.other)
+    assert found[2].value == pytest.approx(study.metrics["cost"]["distill-pre"]["flops"])
