@@ -105,7 +105,7 @@ def test_value_lost_by_stage_and_cost_are_compared_too(worlds, study):
     names = ["value_lost_retrieval", "value_lost_pre_ranking", "cost.flops"]
     found = contrasts(worlds, "logloss", ["distill-pre"], names)
     lost = study.metrics["attribution"]["distill-pre"]
-    for one, row in zip(found, lost["stages"], strict=False):
+    for one, row in zip(found[:2], lost["stages"], strict=False):
         assert one.value == pytest.approx(row["ecpm_lost"]["value"] / lost["ecpm_best"])
         assert one.ahead == WORLDS * (one.value < one.other)
     assert found[2].value == pytest.approx(study.metrics["cost"]["distill-pre"]["flops"])
