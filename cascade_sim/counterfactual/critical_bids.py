@@ -14,6 +14,8 @@ The auction charges on the scale of its own bids, the init-bid times a factor f 
 CPC). With GSP the price p is the least such bid that keeps the slot, so p <= f * local <= p + f micro-units,
 and the charge is p rounded to a micro-unit: CPC = f * local, but for rounding. VCG charges no more than that,
 first price no less.
+
+Who is retrieved is held as it was, also where a retriever looks at bids: `trace` says what it would ask for.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.auction import MICROS
+from cascade_sim.cascade.retrievers.routes import looks_at_bids
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, serve
 from cascade_sim.counterfactual.bid_response import own_bids
 from cascade_sim.diagnostics.reopen import PHASE, evaluation_blocks
@@ -135,7 +138,11 @@ def section(
         for name, bids in by_arm.items()
     }
     made = summaries(tables, n_requests, sim.scenario.report.resamples, sim.seed)
+    by_bid = {name: looks_at_bids(arms[name].retrieval.retriever) for name in made}
     return {
         "requests": n_requests,
-        "arms": {name: {"pricing": arms[name].pricing, **row} for name, row in made.items()},
+        "arms": {
+            name: {"pricing": arms[name].pricing, **({"retrieval": "held"} if by_bid[name] else {}), **row}
+            for name, row in made.items()
+        },
     }

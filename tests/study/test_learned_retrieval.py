@@ -12,6 +12,7 @@ from cascade_sim.cascade.retrievers.routes import MergedRoutes
 from cascade_sim.cascade.retrievers.uniform import UniformRetrieval
 from cascade_sim.cascade.serve import serve
 from cascade_sim.cli import main
+from cascade_sim.counterfactual.critical_bids import critical_bids, section
 from cascade_sim.counterfactual.landscape import landscape
 from cascade_sim.foundation.errors import UserError
 from cascade_sim.live.controls import parameters_of
@@ -175,3 +176,10 @@ def test_contradictions_are_refused_before_any_work(changes, said):
     with pytest.raises(UserError) as refused:
         tiny_scenario(*LEARNED, *changes)
     assert all(word in str(refused.value) for word in said)
+
+
+def test_critical_bids_say_where_retrieval_is_held(session):
+    arms = {name: session.arm(Variant(name)) for name in ("deployed", "similar", "no_bid", "merged")}
+    by_arm = {name: critical_bids(session.sim, arm, 20) for name, arm in arms.items()}
+    found = section(session.sim, arms, by_arm, 20)["arms"]
+    assert {name for name, row in found.items() if row.get("retrieval") == "held"} == {"deployed", "merged"}

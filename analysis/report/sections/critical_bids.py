@@ -113,8 +113,11 @@ def critical_words(metrics: Mapping[str, Any]) -> str:
     share, gap = critical_value(metrics, arm, "with_gap"), critical_value(metrics, arm, "gap_share")
     if share.value is None:
         return f"{arm} showed no ad."
+    held = ""
+    if metrics["critical_bids"]["arms"][arm].get("retrieval") == "held":
+        held = " Retrieval looks at bids, too: what it asks for is not in these figures; `trace` has it."
     if share.value == 0:
-        return f"With {arm}, pre-ranking asks no more of any ad on the page than the auction does."
+        return f"With {arm}, pre-ranking asks no more of any ad on the page than the auction does.{held}"
     local, cascade = (critical_value(metrics, arm, f"{name}_mean").value for name in ("local", "cascade"))
     money = critical_value(metrics, arm, "gap").value
     amount = number_text(money, decimals_for([money]))
@@ -122,7 +125,7 @@ def critical_words(metrics: Mapping[str, Any]) -> str:
         f"With {arm}, {percent_text(share, signed=False)} of impressions need a higher bid to pass "
         f"pre-ranking than to hold their slot in the auction. On average a slot takes {percent(local)} of "
         f"the bid in the auction and {percent(cascade)} through the cascade: a gap of "
-        f"{percent_text(gap, signed=False)} of the bid, or {amount} per click."
+        f"{percent_text(gap, signed=False)} of the bid, or {amount} per click.{held}"
     )
 
 

@@ -85,3 +85,11 @@ def test_what_is_said_of_the_price_depends_on_the_pricing(metrics, pricing, text
 
 def test_several_worlds_are_said_to_be_several(metrics):
     assert says(said(critical_bids_section(make_metrics(seeds=3))), "200 requests", "each world")
+
+
+def test_of_a_retriever_that_looks_at_bids_it_is_said_that_its_part_is_held(metrics):
+    base = metrics["baseline"]
+    assert not says(critical_words(metrics), "Retrieval looks at bids")
+    held = copy.deepcopy(metrics)
+    held["critical_bids"]["arms"][base]["retrieval"] = "held"
+    assert says(critical_words(held), "Retrieval looks at bids")
