@@ -25,6 +25,7 @@ from cascade_sim.diagnostics.trace import explain_ad, find_request, from_stage, 
 from cascade_sim.live.controls import _size_range, labels_of
 from cascade_sim.scenario.market import Sizes
 from cascade_sim.scenario.memory import sizes_of
+from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.scenario.overrides import overrides_of
 from cascade_sim.study.evaluate import ablation_arms
 from cascade_sim.study.model_quality import QualityStudy
@@ -140,10 +141,8 @@ def test_models_are_measured_on_the_set_of_every_stage(five, block):
 )
 def test_a_student_learns_from_the_set_that_the_named_stage_is_handed(five, block, name, size):
     arm, sim = five.evaluation.baseline, five.sim
-    sample = SimpleNamespace(set=name, per_request=100)
-    spec = SimpleNamespace(
-        sample=sample, trained_by=SimpleNamespace(keys=()), chunks=2, chunking="halving", always_listed=0
-    )
+    told = {"recipe": "distill", "sample": {"set": name, "per_request": 100}, "features": ("quality",)}
+    spec = ModelSpec.model_validate(told)
     teacher = SimpleNamespace(log_odds=lambda block, ids: np.zeros(ids.shape, np.float32))
     lists = sample_lists(spec, teacher, block, sim.serve(block, arm), arm, sim.platform, 1)
     assert lists.ads.shape == (len(block), size)
