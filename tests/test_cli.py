@@ -130,16 +130,16 @@ def test_run_writes_below_runs_and_uses_the_cores_there_are(study):
     assert 1 <= context.workers <= (os.cpu_count() or 1)
 
 
-def test_validate_says_ok_and_sums_up_in_seven_lines(capsys):
+def test_validate_says_ok_and_sums_up_in_eight_lines(capsys):
     assert main(["validate", ADS, "--set", "world.ads=30000", "--set", "cascade.slots=3"]) == 0
     ok, *lines = capsys.readouterr().out.splitlines()
     assert ok == f"ok: {ADS}"
-    titles = ["world", "traffic", "stages", "models", "arms", "phases", "memory"]
+    titles = ["world", "traffic", "stages", "retrieve", "models", "arms", "phases", "memory"]
     assert [line.split()[0] for line in lines] == titles
     assert "30,000 ads" in lines[0]
     assert "30,000 -> 500 -> 64 -> 3 slots" in lines[2]
-    assert "(baseline)" in lines[4]
-    assert lines[4].endswith("automatic: random, bid_only, pctr_only, ranker")
+    assert "(baseline)" in lines[5]
+    assert lines[5].endswith("automatic: random, bid_only, pctr_only, ranker")
 
 
 def test_validate_has_a_line_for_the_market_of_a_scenario_that_has_one(capsys):

@@ -20,6 +20,9 @@ from cascade_sim.analysis.statistics.estimates import (
     scaled,
 )
 
+# Recipes that aim at ranking's best ads, which came out ahead in the studies (docs/results/cascade.md).
+OF_THE_HEAD = ("arf", "infonce", "dftopk", "listwise")
+
 
 def losses(metrics: Mapping[str, Any], arm: str) -> list[tuple[str, Estimate, float | None]]:
     """(stage, true eCPM lost per request, its share of the best possible), in the cascade's order."""
@@ -175,10 +178,10 @@ def _of_step(metrics: Mapping[str, Any], stage: str, settings: Mapping[str, Any]
     key, larger = settings["key"], _larger(settings)
     model = f"a trained model (`{key}.model`)"
     if settings.get("recipe"):
-        others = [name for name in settings["taught"] if name != settings["recipe"]]
+        others = [name for name in OF_THE_HEAD if name != settings["recipe"]]
         model = (
             f"a recipe that the ranker teaches (`models.{settings['model']}.recipe`, {settings['recipe']} "
-            f"now: {', '.join(others)})"
+            f"now; for its best ads: {', '.join(others)})"
         )
     bid = f"ranking's bid (`{key}.bid: {settings['ranking_bid']}`)"
     parted = parted_by(metrics, stage)

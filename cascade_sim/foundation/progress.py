@@ -153,8 +153,8 @@ class Lines:
 class Progress:
     """Stages of a run, shown while they last: by bars on a terminal, by lines elsewhere, not if `quiet`.
 
-    `seconds[name]` adds up if a stage name is used more than once, and is kept if the stage fails. Beside
-    them stand `micros`, what serving was measured to take a request: {arm: {stage of the cascade: µs}}.
+    `seconds[name]` adds up if a stage name is used more than once, and is kept if the stage fails.
+    `micros`: what serving was measured to take a request, {arm: {stage of the cascade: µs}}.
     """
 
     def __init__(self, quiet: bool = False, *, clock: Callable[[], float] | None = None) -> None:

@@ -1,8 +1,8 @@
 """What serving costs, arm by arm: FLOPs and bytes by formula, and microseconds as measured.
 
 FLOPs and bytes follow from the nets and from the candidates that stages were handed: they are the same for
-the same scenario, and stand in metrics.json. Microseconds are of this machine: they stand in manifest.json,
-where other times are.
+the same scenario, and are written to metrics.json. Microseconds are of this machine, and go to manifest.json
+with other times.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from cascade_sim.analysis.statistics.bootstrap import (
 from cascade_sim.analysis.statistics.orders import order_between_worlds
 from cascade_sim.cascade.serve import Arm, Stage
 from cascade_sim.environments.evaluators.corpus import attribution_table
-from cascade_sim.models.recipes import RECIPES
 from cascade_sim.scenario.file import scenario_hash
 from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.scenario.schema import ArmSpec
@@ -102,7 +101,6 @@ def attribution(evaluation: Evaluation, details: dict[str, dict[str, np.ndarray]
 
 def stage_settings(spec: ArmSpec, models: Mapping[str, ModelSpec]) -> dict[str, dict[str, Any]]:
     """What may be changed about each stage of an arm: its kind, its keys in an arm, model and size."""
-    taught = [name for name, recipe in RECIPES.items() if recipe.has_teacher]
     found: dict[str, dict[str, Any]] = {"retrieval": _retrieval_settings(spec.retrieval)}
     for name, section in spec.sections:
         learned = {"recipe": models[section.model].recipe} if section.model in models else {}
@@ -110,7 +108,7 @@ def stage_settings(spec: ArmSpec, models: Mapping[str, ModelSpec]) -> dict[str, 
         if isinstance(section, PreRankingStep):
             key = name if name == "pre_ranking" else f"pre_ranking.earlier.{name}"
             found[name] |= {
-                **{"kind": "step", "key": key, "size": section.size, "taught": taught},
+                **{"kind": "step", "key": key, "size": section.size},
                 **{"bid": section.bid, "ranking_bid": spec.ranking.bid},
             }
     return found

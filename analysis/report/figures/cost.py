@@ -26,7 +26,7 @@ from cascade_sim.analysis.report.figures.style import (
 from cascade_sim.analysis.statistics.estimates import Estimate, arm_lift, arm_value, number_text, scaled
 
 UNITS = ((1e9, "GFLOPs"), (1e6, "MFLOPs"), (1e3, "kFLOPs"), (1.0, "FLOPs"))
-SPREAD = 8.0  # costs further apart than so many times stand on a logarithmic axis
+SPREAD = 8.0  # costs further apart than so many times have a logarithmic axis
 ROOM = 0.12
 FAR = 0.3  # of the range of the arms under study, and one percent: what lies further below is named alone
 

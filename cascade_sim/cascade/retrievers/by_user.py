@@ -53,7 +53,7 @@ class UserRetrieval:
     def __call__(self, users: np.ndarray, size: int) -> np.ndarray:
         """The pre-ranking set of each user, ad ids ascending.  [R] -> [R, min(size, A)] int32
 
-        Where that is everybody, the rows are one and the same in memory, and nobody can write to it.
+        Where that is all ads, the rows are one and the same in memory, and read-only.
         """
         size = min(size, self._n_ads)
         if size == self._n_ads and self.index.is_exact:
@@ -156,9 +156,9 @@ class _Kept:
     def __init__(self, n_users: int, n_rows: int, size: int):
         self.answers = np.empty((n_rows, size), np.int32)
         self._row = np.full(n_users, -1, np.int32)  # of each user, -1: none
-        self._owner = np.full(n_rows, -1, np.int32)  # user of each row, -1: nobody
+        self._owner = np.full(n_rows, -1, np.int32)  # user of each row, -1: none
         self._visit = np.zeros(n_rows, np.int64)  # the last call that asked for it
-        self._free = np.arange(n_rows, dtype=np.int32)[::-1]  # rows of nobody, the next one last
+        self._free = np.arange(n_rows, dtype=np.int32)[::-1]  # rows of no user, the next one last
         self._calls = 0
         self._lock = Lock()
 

@@ -52,7 +52,7 @@ class AdIndex:
         return self._lists is None
 
     def cost(self, size: int, *, is_kept: bool = False) -> Cost:
-        """Of a search for so many; none is made where everybody is retrieved. `is_kept`: answers are."""
+        """Of a search for so many; none is made where all ads are retrieved. `is_kept`: answers are."""
         if self._lists is not None:
             return replace(self._lists.cost, is_kept=is_kept)
         return exact_search(0 if size >= self.n_ads else self.n_ads, self.width, is_kept=is_kept)

@@ -1,5 +1,7 @@
 """Which stage is named, what to do about it, and that intervals decide both."""
 
+# Wording: headlines and advice must claim no more than their intervals do.
+
 import copy
 from itertools import permutations
 
@@ -14,7 +16,8 @@ from cascade_sim.analysis.report.sections.funnel import (
     routes_table,
 )
 from cascade_sim.analysis.report.terminal import terminal_summary
-from cascade_sim.analysis.report.value_loss import parted_by, value_lost
+from cascade_sim.analysis.report.value_loss import OF_THE_HEAD, parted_by, value_lost
+from cascade_sim.models.recipes import RECIPES
 
 STAGES = ("retrieval", "coarse", "pre_ranking", "ranking")
 SETTINGS = {
@@ -78,7 +81,10 @@ def said(metrics):
     [
         ("retrieval", ["fixed similarity", "`retrieval: {model: NAME}`", "`retrieval.size` (500 now)"]),
         ("coarse", ["Coarse: try a trained model", "`pre_ranking.earlier.coarse.size` (200 now)"]),
-        ("pre_ranking", ["Pre-ranking: try", "`models.small.recipe`, distill now: ltr", "(64 now)"]),
+        (
+            "pre_ranking",
+            ["Pre-ranking: try", "`models.small.recipe`, distill now; for its best ads: arf", "(64 now)"],
+        ),
         ("ranking", ["20.0 % that ranking loses", "features tell 20.0 points", "`models.rank`"]),
     ],
 )
@@ -186,3 +192,7 @@ def test_the_terminal_says_it_too_also_of_a_study_of_retrieval():
     assert "similarity" in str(terminal_summary(metrics))
     metrics["arm_changes"] = {"ltr": ["auction.reserve_cpc: 0 → 1"]}
     assert "similarity" not in str(terminal_summary(metrics))
+
+
+def test_the_recipes_that_are_advised_are_there():
+    assert set(OF_THE_HEAD) <= set(RECIPES)

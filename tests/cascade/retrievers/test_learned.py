@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from answers.told import refused
 from cascade_sim.cascade.retrievers.learned import LearnedRetrieval
 from cascade_sim.cascade.retrievers.routes import (
     MergedRoutes,
@@ -15,7 +16,6 @@ from cascade_sim.cascade.retrievers.routes import (
 from cascade_sim.cascade.retrievers.uniform import UniformRetrieval
 from cascade_sim.cascade.scorers import ConstantScorer
 from cascade_sim.cascade.serve import Block
-from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.training.modules import build_module, make_scorer
 from cascade_sim.world.world import build_world
@@ -149,9 +149,9 @@ def test_merged_routes_pass_bids_and_new_models_on(world):
 
 
 def test_a_model_without_an_inner_product_cannot_retrieve(world):
-    with pytest.raises(UserError, match="'net'.*no inner product"):
+    with refused("'net'", "inner product", "encode_users"):
         LearnedRetrieval(scorer_of(world, BY_USER, kind="coaction"), world.init_bid)
-    with pytest.raises(UserError, match="'constant'.*no trained model"):
+    with refused("'constant'", "trained model"):
         LearnedRetrieval(ConstantScorer(), world.init_bid)
 
 

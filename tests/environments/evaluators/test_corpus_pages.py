@@ -65,7 +65,7 @@ WAYS = {
     "one step": ((), lambda sim, arm: arm),
     "three steps": ((), in_steps),
     "routes": ((), by_routes),
-    "churn": (("world.churn={share: 0.6, life: 3}",), by_routes),
+    "churn": (("world.churn={available_share: 0.6, mean_lifetime_days: 3}",), by_routes),
     "reserve": (("auction.reserve_cpc=1.1",), in_steps),
 }
 
@@ -212,7 +212,6 @@ def test_gaps_between_stages_are_paired_and_settings_name_the_keys(study):
     assert settings["ranking"] == {"kind": "ranking", "model": "rank", "recipe": "logloss"}
     step = settings["pre_ranking"]
     assert (step["kind"], step["key"], step["size"], step["bid"]) == ("step", "pre_ranking", 15, "init")
-    assert "distill" in step["taught"] and "logloss" not in step["taught"]
     assert [arm for arm, row in study.metrics["attribution"].items() if "settings" in row] == ["logloss"]
 
 
@@ -234,6 +233,7 @@ def test_the_names_of_parts_are_read_by_the_measure_that_they_begin_with():
         "best_page_reached_only_by_two_of_towers",
         "best_page_requests_only_by_two_of_towers",
     )
+    # Wording: labels of measures.
     assert found.is_of_corpus and found.label == "Best-page recall only by two-of-towers"
     assert part_measure("ideal_page_recall_of_") is None and part_measure("rcs_of_ranking") is None
     assert part_measure("ideal_page_recall_after_x_of_y").label == "Ideal-page recall after x-of-y"

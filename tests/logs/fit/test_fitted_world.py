@@ -192,7 +192,9 @@ def test_a_response_that_changes_between_two_reads_is_not_used(place, tmp_path):
     copy = shutil.copytree(place, tmp_path / "copy")
     sim = Simulation(load_scenario(copy / "world.yaml"), 1, home=copy)
     block = sim.arrivals.block("evaluate", 0, 500)
-    changed_column(copy / "world-response" / "ctr.npy", lambda values: values.__setitem__(slice(None), 0.5))
+    changed_column(
+        copy / "world-click-model" / "ctr.npy", lambda values: values.__setitem__(slice(None), 0.5)
+    )
     with refused("ctr.npy", "changed"):
         sim.environment._truth.ctr(block, sim.environment.replay.candidates(block.requests))
 
@@ -203,6 +205,6 @@ def test_a_scenario_that_asks_a_fitted_world_for_what_it_has_not_is_refused(plac
     bad.write_text(text.replace("arms:", "models:\n  m: {features: [G1]}\narms:"))
     assert main(["validate", str(bad)]) == 2
     assert tells(capsys.readouterr().err, "'G1'")
-    bad.write_text(text.replace("world-response", "world-respnse"))
+    bad.write_text(text.replace("world-click-model", "world-click-modl"))
     assert main(["validate", str(bad)]) == 2
-    assert tells(capsys.readouterr().err, "'world-respnse'")
+    assert tells(capsys.readouterr().err, "'world-click-modl'")

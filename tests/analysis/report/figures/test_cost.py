@@ -47,6 +47,7 @@ def test_costs_far_apart_stand_on_a_logarithmic_axis(metrics):
 def test_reference_arms_far_below_are_named_under_the_panel(metrics):
     rpm = drawn(metrics).axes[0]
     texts = [text.get_text() for text in rpm.texts]
+    # Wording: a note in the figure, all of what a reader sees of that arm.
     assert any(text.startswith("Off the chart: random (−47") for text in texts)
     assert {"ltr", "ranker"} <= set(texts) and "random" not in texts
 

@@ -48,6 +48,7 @@ def test_the_tables_have_a_row_per_arm_and_per_stage(metrics):
     assert len(stages.rows) == 3 * len(metrics["arms"])
     search, pre, rank = (row.cells for row in stages.rows if row.label == "ranker")
     texts = [[cell.text for cell in row] for row in (search, pre, rank)]
+    # Wording: a cell of the table.
     assert texts[0][:4] == ["retrieval", "similarity, kept per user", "20,000", "660"]
     assert texts[1] == ["pre-ranking", "rank", "500", "470", "38.4", "360", "47.0", "82.7"]
     assert texts[2][:4] == ["ranking", "rank", "100", "94.0"]

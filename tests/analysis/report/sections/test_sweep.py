@@ -126,6 +126,7 @@ def test_a_cost_is_better_where_it_is_less():
     for cell in made["cells"]:
         cell["measures"]["cost.flops"] = cell["measures"][X]
     assert frontier(made, "cost.flops", Y) == [2, 1]
+    # Wording: a measure as sentences have it.
     assert in_sentence("cost.scoring_flops") == "scoring FLOPs per request"
 
 
