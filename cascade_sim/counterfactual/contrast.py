@@ -121,9 +121,9 @@ def losses_of(metrics: Mapping[str, Any], arm: str) -> dict[str, dict[str, float
 
     Of value as a part of that of the best page of the corpus, `value_lost_STAGE`; of cost `cost.flops`.
     """
-    own, cost = (metrics.get("attribution") or {}).get(arm), (metrics.get("cost") or {}).get(arm) or {}
+    own, cost = ((metrics.get(section) or {}).get(arm) or {} for section in ("attribution", "cost"))
     found = {f"cost.{name}": {"value": cost[name]} for name in ("flops", "bytes") if cost.get(name)}
-    for row in own["stages"] if own and own["ecpm_best"] else ():
+    for row in own["stages"] if own.get("ecpm_best") else ():
         found[f"{LOST}{row['stage']}"] = {"value": row["ecpm_lost"]["value"] / own["ecpm_best"]}
     return found
 
