@@ -8,7 +8,7 @@ does the auction among the ad and its best rivals say? For k slots that answer n
 rivals, so it is the run's own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from cascade_sim.agents.users import happens
 from cascade_sim.auction import MICROS
+from cascade_sim.cascade.logged import GivenSets
 from cascade_sim.cascade.outcome import exposure_draws
 from cascade_sim.cascade.page import auctioned
 from cascade_sim.cascade.randomisation import rules_of
@@ -173,10 +174,12 @@ def landscape(
         if has_ad.any():
             retrieved += int(has_ad.sum())
             used = arm if not arm.has_size_rule else with_sizes_of(serve(block, arm, sim.platform), arm)
-            parts, of_block = _of_block(sim, block, n, used, serve(block, used, highest), ad, bids)
-            factors = [of_block.min(initial=factors[0]), of_block.max(initial=factors[1])]
-            for name, part in parts.items():
-                totals[name] += part
+            for at, candidates in _candidates(sim, block, used, ad, bids):
+                served = serve(block, candidates, highest)
+                parts, of_block = _of_block(sim, block, n, used, served, ad, bids[at])
+                factors = [of_block.min(initial=factors[0]), of_block.max(initial=factors[1])]
+                for name, part in parts.items():
+                    totals[name][at] += part
         on_block(n)
     if not retrieved:
         label = in_line(names.name("ads", ad))
@@ -226,8 +229,6 @@ def _of_block(
     page = auctioned(ids, pctr, entered, quality, rules, are_ids_sorted=False)
     is_own = (page.ads[:, :-1] == ad).reshape(len(bid), len(row), arm.slots)
     is_own &= own.passes_pre_ranking(bid)[:, :, None]
-    if looks_at_bids(arm.retrieval.retriever):
-        is_own &= _is_retrieved(sim, block, arm, ad, bids)[:, row, None]
     cpc = page.cpc_micros.reshape(is_own.shape)
     expected = sim.environment.expected_clicks(block, row, is_own, ad)
     draw = draws.uniform(sim.seed, "click", block.requests[row], np.full(len(row), ad))
@@ -248,12 +249,19 @@ def _of_block(
     return totals, own.factor
 
 
-def _is_retrieved(
+def _candidates(
     sim: Simulation, block: Block, arm: Arm, ad: int, bids: NDArray[np.float64]
-) -> NDArray[np.bool_]:
-    """Whether the requests of a block retrieve the ad at each bid.  [B, R]"""
-    at_bid = (replace(sim.platform, bids=sim.platform.bids.with_bid(ad, float(bid))) for bid in bids)
-    return np.stack([(retrieve(block, arm, platform) == ad).any(axis=1) for platform in at_bid])
+) -> Iterator[tuple[slice, Arm]]:
+    """The arm with what it retrieves for a block, for each part of the bids that retrieves the same.
+
+    A route that brings the ad leaves out its last one, so rivals may depend on the bid, too.
+    """
+    if not looks_at_bids(arm.retrieval.retriever):
+        yield slice(None), arm
+        return
+    for at, bid in enumerate(bids):
+        platform = replace(sim.platform, bids=sim.platform.bids.with_bid(ad, float(bid)))
+        yield slice(at, at + 1), arm.among(GivenSets(block.requests, retrieve(block, arm, platform)))
 
 
 def _often_retrieved(sim: Simulation, arm: Arm, n_requests: int) -> str:

@@ -108,6 +108,7 @@ class Trainer:
         """Fit every model, redeploy, and look at the panel. Without any impression the models stay."""
         interval = self.spec.interval
         self.due = (np.floor(now / interval) + 1) * interval
+        coverage = self._coverage()  # before what is too old to learn from is forgotten
         shown = self.recent.since(now - (self.spec.window or interval))
         if not len(shown["request"]):
             return
@@ -132,7 +133,7 @@ class Trainer:
             for name, lists in self._lists(shown, students).items():
                 self._fit(name, lists)
         self._deploy()
-        self._measure(now)
+        self._measure(now, coverage)
 
     def metrics(self, end: float) -> dict[str, Any]:
         """What the panel saw of each deployment, as plain lists; the last one is also at the end."""
@@ -314,13 +315,16 @@ class Trainer:
         self.arm = self.arm.with_scorers(lambda stage: self._scorers.get(stage.scorer.name, stage.scorer))
         self.arm = self.arm.among(with_models(self.arm.retrieval.retriever, self._scorers))
 
-    def _measure(self, now: float) -> None:
+    def _coverage(self) -> float:
+        """The share of the corpus that was shown, other than at random, since the deployment before."""
+        shown = self.recent.state()
+        own = ~shown["is_explored"] & (shown["time"] > self._measured[-1][0])
+        return len(np.unique(shown["ad"][own])) / self.sim.world.n_ads
+
+    def _measure(self, now: float, coverage: float | None = None) -> None:
         table = self._panel.measure(self.arm, now)
-        if self._measured:
-            shown = self.recent.state()
-            own = ~shown["is_explored"] & (shown["time"] > self._measured[-1][0])
-            share = len(np.unique(shown["ad"][own])) / self.sim.world.n_ads
-            table["coverage"] = np.array(share)
+        if coverage is not None:
+            table["coverage"] = np.array(coverage)
         self._measured.append((now, self.version, table))
 
 

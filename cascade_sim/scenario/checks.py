@@ -806,13 +806,14 @@ def _check_training(scenario: Scenario) -> Iterator[Problem]:
         text = f"{training.burn_in} of {deployments} deployments would be left out; at least one must be left"
         yield Problem(("market", "training", "burn_in"), text)
     for name, overrides in scenario.arms.items():
-        for seat in resolve_arm(scenario, overrides).seats:
+        resolved = resolve_arm(scenario, overrides)
+        for seat in resolved.seats:
             if seat in scenario.models and scenario.models[seat].trained_by.in_joint:
                 text = f"'{seat}' of arm '{name}' is trained jointly, which markets do not; remove training"
                 uses = (("arms", name), ("models", seat, "recipe"))
                 yield Problem(("market", "training"), text, uses=uses)
-        *steps, ranking = (stage.model for _, stage in resolve_arm(scenario, overrides).sections)
-        if not {*steps, ranking} & set(scenario.models):
+        *steps, ranking = (stage.model for _, stage in resolved.sections)
+        if not {*resolved.retrieval.models, *steps, ranking} & set(scenario.models):
             built_in = f"{', '.join(steps)} and {ranking} are built in"
             text = f"arm '{name}' has no model to train ({built_in})"
             yield Problem(("market", "training"), text, uses=(("arms", name),))

@@ -167,6 +167,10 @@ def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -
     for section, capability in NEEDS.items():
         if getattr(scenario, section) and not world.has(capability):
             yield Problem((section,), LACKS[world.kind][capability], uses=((section,), AT))
+    for section in ("phases", "market"):
+        if getattr(getattr(scenario, section), "exploration_pool", None) == "corpus":
+            pool = (section, "exploration_pool")
+            yield Problem(pool, f"{CORPUS}; use retrieved", uses=(pool, AT))
     try:
         about, seal = about_of(world, folder)
     except UserError as error:
@@ -304,7 +308,8 @@ def _of_retrieval(arm: ArmSpec, about: About) -> Iterator[Blame]:
     at, largest = ("retrieval", "size"), largest_of(about)
     if not arm.retrieval.is_similarity:
         text = f"{CORPUS}, so no other retriever can be asked; remove it"
-        yield [(("retrieval", "routes" if arm.retrieval.routes else "kind"), text)]
+        key = "kind" if arm.retrieval.model is None else "model"
+        yield [(("retrieval", "routes" if arm.retrieval.routes else key), text)]
         return
     if arm.retrieval_size > largest:
         text = (

@@ -40,6 +40,16 @@ def test_models_learn_from_the_last_deployment_on_unless_told_otherwise(tmp_path
     assert loaded(tmp_path, (", training: {interval: 3600}", "")).market.training is None
 
 
+def test_a_model_by_which_an_arm_retrieves_is_enough_to_train(tmp_path):
+    stages = "cascade: {pre_ranking: {model: random}, ranking: {model: truth}}"
+    other = (TEXT.splitlines()[1], stages)
+    alone = ("now: {}, bold: {exploration: 0.1}", "now: {}")
+    assert tells(str(refusal(tmp_path, other, alone)), "market.training", "random", "truth")
+    learned = f"{stages[:-1]}, retrieval: {{model: pre}}}}"
+    towers = ("rank: {}, pre: {}", "pre: {kind: towers, features: [user, quality, tier, G1]}")
+    assert loaded(tmp_path, (other[0], learned), towers).market.training is not None
+
+
 def test_an_arm_may_explore_more_than_the_market(tmp_path):
     arms = resolved_arms(loaded(tmp_path))
     assert arms["now"].exploration is None and arms["bold"].exploration == 0.1

@@ -10,7 +10,7 @@ from cascade_sim import whatif
 from cascade_sim.cascade.retrievers.learned import LearnedRetrieval
 from cascade_sim.cascade.retrievers.routes import MergedRoutes
 from cascade_sim.cascade.retrievers.uniform import UniformRetrieval
-from cascade_sim.cascade.serve import serve
+from cascade_sim.cascade.serve import retrieve, serve
 from cascade_sim.cli import main
 from cascade_sim.counterfactual.critical_bids import critical_bids, section
 from cascade_sim.counterfactual.landscape import landscape
@@ -96,6 +96,21 @@ def test_at_its_own_bid_and_at_others_an_ad_gets_what_serving_again_gives(sessio
         platform = replace(sim.platform, bids=sim.platform.bids.with_bid(ad, float(bid)))
         assert impressions == (serve(block, arm, platform).win_set == ad).sum()
     assert found.impressions[0] < found.impressions[2] <= found.impressions[3]
+
+
+def test_where_a_route_leaves_another_ad_out_for_a_bid_its_rivals_are_those_of_that_bid(session):
+    sim, arm = session.sim, session.arm(Variant("merged"))
+    merged = arm.retrieval.retriever
+    routes = tuple(replace(one, size=n) for one, n in zip(merged.routes, (2, 20), strict=True))
+    arm = replace(arm, retrieval=replace(arm.retrieval, retriever=replace(merged, routes=routes), size=22))
+    block = sim.arrivals.block("evaluate", 0, 256)
+    found = retrieve(block, arm, sim.platform)
+    often = np.argsort(-np.bincount(found[found >= 0]), kind="stable")[:24]
+    for ad in often.tolist():
+        bids = sim.world.init_bid[ad] * np.array([0.6, 1.0, 1.6])
+        platforms = [replace(sim.platform, bids=sim.platform.bids.with_bid(ad, float(bid))) for bid in bids]
+        served = [(serve(block, arm, platform).win_set == ad).sum() for platform in platforms]
+        assert served == landscape(sim, arm, ad, bids, len(block)).impressions.tolist()
 
 
 def test_the_trace_says_what_bid_retrieval_asks_for(run, session, capsys):

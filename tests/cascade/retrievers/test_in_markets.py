@@ -103,3 +103,11 @@ def test_the_panel_says_what_each_stage_loses_of_the_corpus_and_what_part_of_it_
     own = (log["time"] > start) & (log["time"] <= end) & ~log["is_explored"]
     assert raw["panel"][2]["coverage"] == len(np.unique(log["ad"][own])) / sim.world.n_ads
     assert raw["panel"][0]["coverage"] is None
+
+
+def test_coverage_counts_all_that_was_shown_since_the_deployment_before_however_little_is_learned_from(found):
+    data = scenario_data(found.run.trainer.sim.scenario)
+    data["market"]["training"]["window"] = 100.0  # of 500 seconds between two deployments
+    short = live_and_learn(learning_sim(Scenario.model_validate(data)), ARM)
+    first = [run.trainer.metrics(1800.0)["panel"][1]["coverage"] for run in (found.run, short.run)]
+    assert first[0] == first[1] > 0  # up to then both are served by the study's models

@@ -12,7 +12,7 @@ from cascade_sim.analysis.report.figures.realism import realism_svg
 from cascade_sim.analysis.report.sections.realism import realism_headline, realism_page
 from cascade_sim.cli import main
 from cascade_sim.environments.uncertainty.replicates import OF_REPLICATES
-from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.errors import ScenarioError, UserError
 from cascade_sim.logs.fit.fitted import sampled_store
 from cascade_sim.logs.fit.realism import matching_whatifs, realism
 from cascade_sim.logs.replay.fitted import Resampling
@@ -208,3 +208,17 @@ def test_a_scenario_that_asks_a_fitted_world_for_what_it_has_not_is_refused(plac
     bad.write_text(text.replace("world-click-model", "world-click-modl"))
     assert main(["validate", str(bad)]) == 2
     assert tells(capsys.readouterr().err, "'world-click-modl'")
+
+
+OWN = "models.own={features: [user, quality], dims: 4, data: [log]}"
+
+
+@pytest.mark.parametrize("asked, words", [
+    ("arms={logged: {}, own: {retrieval: {model: own}}}", "arms.own.retrieval.model candidates"),
+    ("arms={logged: {}, own: {retrieval: {routes: {a: {model: own}}}}}", "arms.own.retrieval.routes"),
+    ("phases.exploration_pool=corpus", "phases.exploration_pool candidates retrieved"),
+    ("market={exploration: 0.1, exploration_pool: corpus}", "market.exploration_pool candidates retrieved"),
+])  # fmt: skip
+def test_no_ads_beyond_the_logged_candidates_are_retrieved_or_explored(place, asked, words):
+    with refused(*words.split(), kind=ScenarioError):
+        load_scenario(place / "world.yaml", [OWN, "phases.log=100", asked])
