@@ -80,7 +80,8 @@ class MarketServer:
     def set_bids(self, bids: np.ndarray, participation: np.ndarray) -> None:
         """The bids [A] and the probabilities of taking part [advertisers] of the next window.
 
-        Ads of an advertiser with nothing available bid 0: retrieved, but never shown.
+        Ads of an advertiser with nothing available bid 0: they are never shown, and a retriever that looks at
+        bids brings them last.
         """
         self.participation = participation
         can_pay = self._ledger.available[self.sim.world.advertiser] > 0
