@@ -20,6 +20,4 @@ MAX_LEARNED = 20_000_000  # impressions, or candidates of a student, that a mode
 MAX_ESTIMATED = 20_000_000  # requests of a randomised log that are estimated from
 
 COACTION_UNITS = 8  # of a co-action net's matrix, for each of its dimensions
-INTTOWER_LAYERS = 2  # of interaction towers: layers of the request's tower that meet the ad's last one
-INTTOWER_HEADS = 4  # codes of each of these layers; with LAYERS they fill the lanes of the kernel
-COLD_GROUPS = 4  # groups of features with a gate: request, ad, crosses, pair
+INTTOWER_HEADS = 4  # codes of each layer of interaction towers; with its layers they fill the lanes

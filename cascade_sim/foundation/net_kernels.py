@@ -21,7 +21,8 @@ from cascade_sim.foundation.kernels import (
     ZERO,
     sigmoid_row,
 )
-from cascade_sim.foundation.limits import COLD_GROUPS, LANES
+from cascade_sim.foundation.limits import LANES
+from cascade_sim.foundation.net_shapes import COLD_GROUPS
 from cascade_sim.foundation.simd import (
     lane8,
     load8,

@@ -199,7 +199,8 @@ def _text(kind: str, path: KeyPath, error: Mapping[str, Any]) -> str:
     if kind == "value_error":
         return str(error["ctx"]["error"])
     if kind == "too_short":
-        return "is empty; give at least one"
+        has, least = error["ctx"]["actual_length"], error["ctx"]["min_length"]
+        return f"has {has}; give at least {least}" if has else f"is empty; give at least {max(least, 1)}"
     if kind == "too_long":
         return (
             f"has {error['ctx']['actual_length']} entries; at most {error['ctx']['max_length']} are allowed"

@@ -13,7 +13,7 @@ each has its own o, b and linear column of h, and all share the rest.
 import torch
 from torch import nn
 
-from cascade_sim.foundation.limits import COLD_GROUPS
+from cascade_sim.foundation.net_shapes import COLD_GROUPS
 from cascade_sim.models.nets.heads import LinedNet
 
 

@@ -13,7 +13,8 @@ and b's.
 import torch
 from torch import nn
 
-from cascade_sim.foundation.limits import INTTOWER_HEADS, INTTOWER_LAYERS
+from cascade_sim.foundation.limits import INTTOWER_HEADS
+from cascade_sim.foundation.net_shapes import INTTOWER_LAYERS
 from cascade_sim.models.nets.heads import LinedNet
 from cascade_sim.models.nets.towers import Tower
 

@@ -11,7 +11,7 @@ from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_has
 from cascade_sim.scenario.schema import Scenario
 from places import ROOT
 
-SCENARIOS = sorted(p for p in (ROOT / "scenarios").glob("*.yaml") if not p.stem.startswith("consistency_"))
+SCENARIOS = sorted(p for p in (ROOT / "scenarios").glob("*.yaml") if "\nvariants:\n" not in p.read_text())
 
 MINIMAL = "name: small\nmodels: {rank: {kind: coaction}, logloss: {}}\narms: {now: {}}\n"
 
