@@ -60,6 +60,7 @@ APPROACHES = {
     "listce": "listwise",
     "multi_objective": "multi-objective",
     "rcr_regression": "rcr",
+    "mse_softplus": "pointwise",
 }
 
 LOSS_NAMES = {"binary": "LogLoss", "graded": "MSE"}
@@ -650,7 +651,7 @@ def _by_rule(by_rule: Mapping[str, list[Row]]) -> dict[str, Any]:
 def approach_of(name: str) -> str:
     """The group of an objective or family in the paper's table of wins."""
     objective = entrant_of(name).kind.name
-    return APPROACHES.get(objective, objective)
+    return APPROACHES.get(name) or APPROACHES.get(objective, objective)
 
 
 def _row(name: str, group: list[Row]) -> dict[str, Any]:

@@ -8,7 +8,16 @@ import pytest
 import torch
 from scipy import stats
 
-from cascade_sim.ltr.study import Files, Measured, Plan, drawn_folds, fold_files, results, run_study
+from cascade_sim.ltr.study import (
+    Files,
+    Measured,
+    Plan,
+    approach_of,
+    drawn_folds,
+    fold_files,
+    results,
+    run_study,
+)
 from cascade_sim.ltr.training import Settings
 from worlds.ltr_files import table
 
@@ -42,7 +51,7 @@ def test_every_list_is_tested_on_once_and_is_in_one_part_of_a_fold(whole):
     assert sorted(one for files in folds for one in of_lists(files.test)) == every
     for fold, files in enumerate(folds):
         parts = [of_lists(part) for part in (files.train, files.valid, files.test)]
-        assert sorted(sum(parts, [])) == every
+        assert sorted(one for part in parts for one in part) == every
         assert parts[1] == of_lists(folds[(fold + 1) % 4].test)
         assert np.array_equal(files.test.grades >= 1, files.test.labels)
     sizes = np.bincount(drawn_folds(31, 4))
@@ -136,5 +145,6 @@ def test_mse_softplus_is_the_regression_part_of_rcr_with_a_row_of_its_own():
         for name, alpha in (("mse_softplus", 0.5), ("rcr_regression", 0.0), ("rcr_regression", 0.5))
     )
     assert own.name == "mse_softplus" and own.point.alpha is None
+    assert approach_of("mse_softplus") == "pointwise" and approach_of("softmax-grades") == "listwise"
     assert torch.equal(own.test_outputs, zero.test_outputs)
     assert not torch.equal(own.test_outputs, half.test_outputs)
