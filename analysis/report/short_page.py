@@ -228,6 +228,7 @@ def ltr_page(findings: Mapping[str, Any], svgs: Mapping[str, str]) -> str:
                 short="Figures"),
     ]  # fmt: skip
     for heading, table, about in (
+        ("Gaps", ltr.gaps_table(findings), ltr.about_gaps(findings) if findings.get("folds") else ""),
         (
             "By rule",
             ltr.rules_table(findings),

@@ -4,7 +4,8 @@ The paper on regression compatible ranking (Web30K, Yahoo, Istella) has three la
 batch norm after each, dropout 0.5, batches of 128, Adam, and tries the learning rates and alphas below.
 Features go through sign(x) · log(1 + |x|), but for Yahoo's. That on scale calibration (Web30K, Istella) has
 the same layers and also tunes dropout, the momentum of batch norm and y0; it does not say over which values.
-Labels above 0 are the positives of both.
+Labels above 0 are the positives of both, and NDCG is of the grades in either task. The softmax of the latter
+is one net for both tasks, trained on the grades: `softmax-grades` where the others learn from 0 and 1.
 
 Neither gives all methods the same number of trainings: one with an alpha has 45, one without 3. Here each
 has 45: three rates by five dropouts by three momenta for all, and of these with the fifteen alphas (or y0s)
@@ -21,8 +22,8 @@ from typing import Any
 
 OBJECTIVES_OF = {
     "binary": (
-        *("pointwise", "softmax", "listce", "multi_objective", "multi_objective-mean", "multi_task"),
-        *("calibrated_softmax", "rcr"),
+        *("pointwise", "softmax-grades", "softmax", "listce"),
+        *("multi_objective", "multi_objective-mean", "multi_task", "calibrated_softmax", "rcr"),
     ),
     "graded": (
         *("pointwise", "softmax", "listce", "multi_objective", "multi_objective-mean", "multi_task"),

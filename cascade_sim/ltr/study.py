@@ -4,7 +4,8 @@ A cell is an objective at a point of its grid (alpha, learning rate, …) with a
 seed one cell is chosen by the validation lists alone; `tuning` has the grid and the rules. The test lists are
 measured after that, and have no say. Calibrators are fitted to the chosen cell's scores on the validation
 lists. `measure` says what a ranker is worth on a file: order and scale of every list, and the file's means.
-The results are plain numbers: rows over seeds with paired tests, cells, wins, curves.
+The results are plain numbers: rows over seeds with paired tests, cells, wins, curves. With folds every list
+is tested on once, by nets that did not see it; a seed's folds are put together before seeds are averaged.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import torch
 from cascade_sim.analysis import metrics
 from cascade_sim.analysis.metrics import Stability, stability
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
+from cascade_sim.analysis.statistics.estimates import t_quantile
 from cascade_sim.analysis.statistics.moves import holm, paired_p, strict_wins
 from cascade_sim.foundation import random as draws
 from cascade_sim.foundation.errors import UserError
@@ -39,9 +41,9 @@ from cascade_sim.ltr.training import (
     outputs_of,
     train,
 )
-from cascade_sim.ltr.tuning import LOSS, NEAR, PAPER_RULES, Grid, Point, choose, measure_of
+from cascade_sim.ltr.tuning import LOSS, NEAR, PAPER_RULES, Grid, Point, choose, entrant_of, measure_of
 from cascade_sim.models.nets.ltr_net import RankingNet
-from cascade_sim.models.objectives import OBJECTIVES, Calibrated, Objective, split_family
+from cascade_sim.models.objectives import Calibrated, Objective
 
 DEPTH = 10  # places that NDCG looks at
 
@@ -58,6 +60,7 @@ APPROACHES = {
     "listce": "listwise",
     "multi_objective": "multi-objective",
     "rcr_regression": "rcr",
+    "mse_softplus": "pointwise",
 }
 
 LOSS_NAMES = {"binary": "LogLoss", "graded": "MSE"}
@@ -71,13 +74,15 @@ _WITHOUT_SCALE = ("platt",)
 
 _TESTED = ("ndcg", "loss", "ece")
 
+PER_LIST = ("ndcg", "ndcg_1", "ece")  # what is a mean over lists
+
 
 @dataclass(frozen=True)
 class Files:
     """The three parts of the data: to learn from, to choose by, to measure on.
 
     `whole` is the training file if each seed draws lists to choose by of its own; `train` and `valid` are
-    then those of seed 1.
+    then those of seed 1. With folds it is all files together, and the three are those of fold 0.
     """
 
     train: Table
@@ -92,6 +97,11 @@ class Files:
         is_aside = drawn_aside(self.whole.n_lists, seed)
         train, valid = (self.whole.take_lists(np.flatnonzero(part)) for part in (~is_aside, is_aside))
         return Files(train, valid, self.test, self.whole)
+
+    def of_fold(self, fold: int, folds: int) -> Files:
+        """One fold to test on, the next to choose by, the others to learn from."""
+        assert self.whole is not None
+        return fold_files(self.whole, fold, folds)
 
 
 @dataclass(frozen=True)
@@ -112,6 +122,7 @@ class Plan:
     budget: int | None = None  # trainings of each objective and seed; None: the whole grid of each
     baseline: str = BASELINE  # the row that others are tested against
     papers: bool = False  # choose also by the rules of the papers, and have their tables
+    folds: int | None = None  # None: the files are the parts; else every list is tested on in one of them
 
     @property
     def grid(self) -> Grid:
@@ -133,12 +144,12 @@ class Plan:
         return [name, *(f"{name}+{calibrator}" for calibrator in self.calibrators_of(name))]
 
     def calibrators_of(self, name: str) -> tuple[str, ...]:
+        kind = entrant_of(name).kind
         if self.task != "binary":
-            return ("line",) if self.papers and not OBJECTIVES[split_family(name)[0]].has_scale else ()
+            return ("line",) if self.papers and not kind.has_scale else ()
         if self.calibrators is not None:
             return self.calibrators
-        objective, _ = split_family(name)
-        return USUAL_CALIBRATORS.get(objective, () if OBJECTIVES[objective].has_scale else _WITHOUT_SCALE)
+        return USUAL_CALIBRATORS.get(kind.name, () if kind.has_scale else _WITHOUT_SCALE)
 
     def sized(
         self, data: Table, *, layers: tuple[int, ...] | None, epochs: int | None, batch: int | None
@@ -157,7 +168,7 @@ class Plan:
     def n_epochs(self) -> int:
         """Epochs of all trainings together."""
         cells = sum(len(self.cells_of(name)) for name in self.objectives)
-        return cells * len(self.seeds) * self.settings.epochs
+        return cells * len(self.seeds) * (self.folds or 1) * self.settings.epochs
 
 
 @dataclass(frozen=True)
@@ -174,6 +185,7 @@ class Cell:
     valid_outputs: torch.Tensor
     test_outputs: torch.Tensor
     is_learning: bool | None = None  # whether more epochs would have helped
+    fold: int | None = None
 
     @property
     def objective(self) -> Objective:
@@ -181,7 +193,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        return self.point.objective.family
+        return self.point.name or self.point.objective.family
 
     def without_outputs(self) -> Cell:
         """A cell that was not chosen: what it said of every item is no longer needed."""
@@ -190,7 +202,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table for one seed: an objective at its chosen cell, perhaps with a calibrator."""
+    """A line of the table for one seed or fold: an objective at its chosen cell, perhaps calibrated."""
 
     name: str
     cell: Cell
@@ -211,7 +223,8 @@ class StudyResult:
 class Measured:
     """Metrics of Q lists. NaN where a list does not count."""
 
-    ndcg: np.ndarray  # [Q] NDCG@10
+    ndcg: np.ndarray  # [Q] NDCG@10, of the grades
+    ndcg_1: np.ndarray  # [Q] NDCG@1, of the grades
     loss: np.ndarray  # [Q] log loss or squared error, summed over the items
     ece: np.ndarray  # [Q] calibration error over ten bins of equal count
     predicted: np.ndarray  # [Q] sum of predictions
@@ -223,7 +236,16 @@ class Measured:
     def undefined(cls, lists: np.ndarray) -> Measured:
         """Of a ranker that has no finite scores of these lists."""
         none = np.full(len(lists) - 1, math.nan)
-        return cls(none, none, none, none, none, np.diff(lists))
+        return cls(none, none, none, none, none, none, np.diff(lists))
+
+    @classmethod
+    def pooled(cls, folds: Sequence[Measured]) -> Measured:
+        """The lists of all folds; AUC-PR is the mean over folds, whose predictions are of different nets."""
+        if len(folds) == 1:
+            return folds[0]
+        columns = ("ndcg", "ndcg_1", "loss", "ece", "predicted", "observed", "items")
+        joined = {name: np.concatenate([getattr(fold, name) for fold in folds]) for name in columns}
+        return replace(folds[0], **joined, auc_pr=float(np.mean([fold.auc_pr for fold in folds])))
 
     @property
     def is_defined(self) -> bool:
@@ -235,6 +257,7 @@ class Measured:
         observed = float(self.observed.sum())
         return {
             "ndcg": _mean(self.ndcg),
+            "ndcg_1": _mean(self.ndcg_1),
             "loss": float(self.loss.sum() / self.items.sum()),
             "ece": _mean(self.ece),
             "pcoc": float(self.predicted.sum() / observed) if observed else float("nan"),
@@ -251,30 +274,29 @@ class Measured:
 def load_files(
     train: Path,
     valid: Path | None,
-    test: Path,
+    test: Path | None,
     positive_from: float | None,
     device: str,
     progress: Progress,
     *,
     log1p: bool = True,
     split_by_seed: bool = False,
+    folds: int | None = None,
 ) -> Files:
     """The three parts as tables. Features that the training file does not have are not read.
 
     positive_from: labels of at least that become 1, the others 0; None keeps the grades. split_by_seed: where
-    there is no validation file each seed draws its own lists to choose by.
+    there is no validation file each seed draws its own lists to choose by. folds: all files are one, and
+    those are drawn from it; then there may be no test file.
     """
-    files: dict[str, RankingFile] = {}
-    columns: np.ndarray | None = None
-    for part, path in (("train", train), ("valid", valid), ("test", test)):
-        if path is None:
-            continue
-        size = path.stat().st_size if path.is_file() else None
-        with progress.stage(f"read {part}", size, "bytes") as stage:
-            files[part] = read_file(path, columns, stage.advance)
-        columns = files["train"].columns
+    files = _read_parts(train, valid, test, progress)
     whole = files["train"]
-    if valid is None:
+    if folds is not None:
+        whole = _joined(list(files.values()))
+        if whole.n_lists < folds:
+            raise UserError(f"--folds: {folds} is more than there are lists, {whole.n_lists}")
+        files = {"train": whole}
+    elif valid is None:
         files["train"], files["valid"] = split(whole, train, drawn=split_by_seed)
     sources = {"train": train, "valid": valid or train, "test": test}
     least = positive_from if positive_from is not None else np.finfo(np.float32).tiny
@@ -285,11 +307,59 @@ def load_files(
     if positive_from is not None and (files["train"].labels >= positive_from).all():
         raise UserError(f"{train}: every label is {positive_from:g} or more, so there is nothing to learn")
     own = list_columns(files["train"])
+    if folds is not None:
+        return fold_files(make_table(whole, own, positive_from, device, log1p), 0, folds)
     if valid is None and split_by_seed:
         files["whole"] = whole
     return Files(
         **{part: make_table(data, own, positive_from, device, log1p) for part, data in files.items()}
     )
+
+
+def _read_parts(
+    train: Path, valid: Path | None, test: Path | None, progress: Progress
+) -> dict[str, RankingFile]:
+    """The files that there are, with the features of the training file."""
+    files: dict[str, RankingFile] = {}
+    columns: np.ndarray | None = None
+    for part, path in (("train", train), ("valid", valid), ("test", test)):
+        if path is None:
+            continue
+        size = path.stat().st_size if path.is_file() else None
+        with progress.stage(f"read {part}", size, "bytes") as stage:
+            files[part] = read_file(path, columns, stage.advance)
+        columns = files["train"].columns
+    return files
+
+
+def _joined(files: Sequence[RankingFile]) -> RankingFile:
+    """The lists of files with the same features, one after another."""
+    sizes = np.concatenate([np.diff(data.lists) for data in files])
+    return RankingFile(
+        np.concatenate([data.features for data in files]),
+        np.concatenate([data.labels for data in files]),
+        np.concatenate([[0], np.cumsum(sizes)]),
+        files[0].columns,
+    )
+
+
+def fold_files(whole: Table, fold: int, folds: int) -> Files:
+    """One fold to test on, the next to choose by, the others to learn from."""
+    of = drawn_folds(whole.n_lists, folds)
+    after = (fold + 1) % folds
+    train, valid, test = (
+        whole.take_lists(np.flatnonzero(part))
+        for part in ((of != fold) & (of != after), of == after, of == fold)
+    )
+    return Files(train, valid, test, whole)
+
+
+def drawn_folds(n_lists: int, folds: int) -> np.ndarray:
+    """The fold of each list: the same in every study, their sizes within one of each other.  [Q]"""
+    order = np.argsort(draws.uniform(0, "ltr folds", np.arange(n_lists)))
+    fold = np.empty(n_lists, np.int64)
+    fold[order] = np.arange(n_lists) % folds
+    return fold
 
 
 def split(data: RankingFile, path: Path, drawn: bool = False) -> tuple[RankingFile, RankingFile]:
@@ -331,19 +401,28 @@ def run_study(files: Files, plan: Plan, advance: Callable[[int], None] = lambda 
     found = StudyResult([], [], [], {rule: [] for rule in PAPER_RULES} if plan.papers else {})
     for name in plan.objectives:
         for seed in plan.seeds:
-            _run_seed(files.of_seed(seed), plan, name, seed, found, advance)
+            if plan.folds is None:
+                _run_seed(files.of_seed(seed), plan, name, seed, found, advance)
+            for fold in range(plan.folds or 0):
+                _run_seed(files.of_fold(fold, plan.folds or 0), plan, name, seed, found, advance, fold)
     return found
 
 
 def _run_seed(
-    files: Files, plan: Plan, name: str, seed: int, found: StudyResult, advance: Callable[[int], None]
+    files: Files,
+    plan: Plan,
+    name: str,
+    seed: int,
+    found: StudyResult,
+    advance: Callable[[int], None],
+    fold: int | None = None,
 ) -> None:
     """Train the grid of an objective with a seed, and put what came of it into `found`."""
     rules = (NEAR, *found.by_rule)
     trained: dict[str, list[Cell]] = {}  # by the measure of which it is the best epoch
     for point in plan.cells_of(name):
         measures = {measure_of(rule, point.objective) for rule in rules}
-        cells = _train_cell(files, plan.settings, point, seed, measures, advance)
+        cells = _train_cell(files, plan.settings, point, seed, measures, advance, fold)
         for measure, cell in cells.items():
             trained.setdefault(measure, []).append(cell)
         if not all(cells[measure].test.is_defined for measure in cells) or not cells:
@@ -373,6 +452,7 @@ def _train_cell(
     seed: int,
     measures: Collection[str],
     advance: Callable[[int], None],
+    fold: int | None = None,
 ) -> dict[str, Cell]:
     """Train a point; the cell of its best epoch by each measure. Empty if it never had finite scores."""
     objective = point.objective
@@ -385,7 +465,8 @@ def _train_cell(
         return {measure: -means[LOSS] if measure == LOSS else means[measure] for measure in measures}
 
     settings = replace(settings, dropout=point.dropout, momentum=point.momentum)
-    done = train(objective, files.train, settings, point.learning_rate, seed, judge, lambda: advance(1))
+    data = replace(files.train, labels=files.train.grades) if point.on_grades else files.train
+    done = train(objective, data, settings, point.learning_rate, seed, judge, lambda: advance(1))
     trend = stability(done.curve) if len(done.curve) > 2 else None
     cells = {}
     for measure, kept in done.best.items():
@@ -404,6 +485,7 @@ def _train_cell(
             valid_outputs,
             test_outputs,
             kept.is_learning,
+            fold,
         )
     return cells
 
@@ -426,7 +508,7 @@ def _rows(files: Files, plan: Plan, cell: Cell) -> Iterator[Row]:
             served = Calibrated.fit(
                 cell.objective, calibrator, outputs, labels, files.valid.request, **options
             )
-        yield Row(served.name, cell, measured(served, cell.test_outputs, files.test))
+        yield Row(f"{name}+{calibrator}", cell, measured(served, cell.test_outputs, files.test))
 
 
 def measured(
@@ -441,19 +523,30 @@ def measured(
         predictions, task = ranker.predict(outputs.double(), table.request), ranker.objective.task
     if not bool(torch.isfinite(predictions).all()):
         return Measured.undefined(table.lists)
-    labels = table.labels.double().cpu().numpy()
-    return measure(ranker.score(outputs.double()).numpy(), predictions.numpy(), labels, table.lists, task)
+    labels, grades = (x.double().cpu().numpy() for x in (table.labels, table.grades))
+    scores = ranker.score(outputs.double()).numpy()
+    return measure(scores, predictions.numpy(), labels, table.lists, task, grades)
 
 
 def measure(
-    scores: np.ndarray, predictions: np.ndarray, labels: np.ndarray, lists: np.ndarray, task: str
+    scores: np.ndarray,
+    predictions: np.ndarray,
+    labels: np.ndarray,
+    lists: np.ndarray,
+    task: str,
+    grades: np.ndarray | None = None,
 ) -> Measured:
-    """Order and scale of every list: scores rank, predictions are on the labels' scale.  [N] each"""
+    """Order and scale of every list: scores rank, predictions are on the labels' scale.  [N] each
+
+    grades: what the order is measured on, as the papers do where the labels are 0 and 1; None: the labels.
+    """
+    grades = labels if grades is None else grades
     items = np.diff(lists)
     loss = (metrics.logloss if task == "binary" else metrics.mse)(predictions, labels, lists)
     owner = np.repeat(np.arange(len(items)), items)
     return Measured(
-        ndcg=metrics.ndcg(scores, labels, lists, k=DEPTH).value,
+        ndcg=metrics.ndcg(scores, grades, lists, k=DEPTH).value,
+        ndcg_1=metrics.ndcg(scores, grades, lists, k=1).value,
         loss=np.where(items > 0, loss.value, 0.0) * items,
         ece=metrics.ece_per_request(predictions, labels, lists).value,
         predicted=np.bincount(owner, predictions, len(items)),
@@ -465,9 +558,9 @@ def measure(
 
 def constant(files: Files, task: str) -> Measured:
     """On the test lists, who predicts the mean label of the training lists for every item."""
-    labels = files.test.labels.double().cpu().numpy()
+    labels, grades = (x.double().cpu().numpy() for x in (files.test.labels, files.test.grades))
     always = np.full(len(labels), float(files.train.labels.double().mean()))
-    return measure(always, always, labels, files.test.lists, task)
+    return measure(always, always, labels, files.test.lists, task, grades)
 
 
 def _mean(values: np.ndarray) -> float:
@@ -488,7 +581,8 @@ def results(findings: StudyResult, files: Files, plan: Plan) -> dict[str, Any]:
     compared = _compare([(rows, grouped)], plan.baseline)
     best = {metric: _best(rows, grouped, metric) for metric in ("ndcg", "loss")}
     cells = [_cell(cell) for cell in findings.cells]
-    same = constant(files, plan.task)
+    parts = [files.of_fold(fold, plan.folds) for fold in range(plan.folds)] if plan.folds else [files]
+    same = Measured.pooled([constant(part, plan.task) for part in parts])
     trainings = {name: len(plan.cells_of(name)) for name in plan.objectives}
     return {
         "task": plan.task,
@@ -507,16 +601,17 @@ def results(findings: StudyResult, files: Files, plan: Plan) -> dict[str, Any]:
         "tuned": [
             name for name in ("dropout", "momentum", "y0") if len({cell[name] for cell in cells} - {None}) > 1
         ],
-        "split_by_seed": files.whole is not None,
+        "split_by_seed": files.whole is not None and plan.folds is None,
+        **({"folds": plan.folds} if plan.folds else {}),
         "baseline": plan.baseline,
         "comparisons": compared,
         "best": best,
         "rows": rows,
         "cells": cells,
         "diverged": findings.diverged,
-        "wins": strict_wins(cells),
+        "wins": strict_wins(cells, same=("learning_rate", "seed", "fold")),
         "curves": {
-            name: {str(row.cell.seed): _curve(row.cell) for row in group}
+            name: {_training_name(row.cell): _curve(row.cell) for row in group}
             for name, group in grouped.items()
             if "+" not in name
         },
@@ -538,7 +633,10 @@ def _by_rule(by_rule: Mapping[str, list[Row]]) -> dict[str, Any]:
     pairs = [(tables[rule], grouped[rule]) for rule in by_rule]
     compared = _compare(pairs, rival, ("ndcg", "loss")) if rival is not None else 0
     players = [
-        {"objective": approach_of(row.name), "rule": rule, "seed": row.cell.seed, **row.test.means}
+        {
+            **{"objective": approach_of(row.name), "rule": rule},
+            **{"seed": row.cell.seed, "fold": row.cell.fold, **row.test.means},
+        }
         for rule, rows in by_rule.items()
         for row in rows
     ]
@@ -546,18 +644,18 @@ def _by_rule(by_rule: Mapping[str, list[Row]]) -> dict[str, Any]:
         "by_rule": tables,
         "rival": rival,
         "rule_comparisons": compared,
-        "approaches": strict_wins(players, same=("rule", "seed")),
+        "approaches": strict_wins(players, same=("rule", "seed", "fold")),
     }
 
 
 def approach_of(name: str) -> str:
     """The group of an objective or family in the paper's table of wins."""
-    objective = split_family(name)[0]
-    return APPROACHES.get(objective, objective)
+    objective = entrant_of(name).kind.name
+    return APPROACHES.get(name) or APPROACHES.get(objective, objective)
 
 
 def _row(name: str, group: list[Row]) -> dict[str, Any]:
-    means = [row.test.means for row in group]
+    means = [test.means for test in _of_seeds(group)]
     judged = [_mark(row.cell) for row in group if row.cell.trend is not None]
     objective, _, calibrator = name.partition("+")
     return {
@@ -569,9 +667,7 @@ def _row(name: str, group: list[Row]) -> dict[str, Any]:
         "n_stable": sum(bool(mark) for mark in judged),
         "n_judged": len(judged),
         "n_learning": sum(bool(row.cell.is_learning) for row in group),
-        "chosen": [
-            {"seed": row.cell.seed, **row.cell.point.setting, "epoch": row.cell.epoch} for row in group
-        ],
+        "chosen": [{**_origin(row.cell), **row.cell.point.setting, "epoch": row.cell.epoch} for row in group],
     }
 
 
@@ -595,6 +691,8 @@ def _compare(
                 row[metric]["gap"] = _number(_mean(values - base))
                 places.append(row[metric])
                 ps.append(paired_p(values, base))
+            if name != baseline and group[0].cell.fold is not None:
+                row["gaps"] = {metric: _paired_gap(group, grouped[baseline], metric) for metric in PER_LIST}
     for place, p in zip(places, holm(ps), strict=True):
         place["p"] = _number(p)
     return sum(not math.isnan(p) for p in ps)
@@ -626,7 +724,42 @@ def _best(rows: list[dict[str, Any]], grouped: dict[str, list[Row]], metric: str
 
 def _per_list(group: list[Row], metric: str) -> np.ndarray:
     """A metric of every test list, averaged over seeds.  [Q]"""
-    return np.mean([getattr(row.test, metric) for row in group], axis=0)
+    return np.mean([getattr(test, metric) for test in _of_seeds(group)], axis=0)
+
+
+def _of_seeds(group: list[Row]) -> list[Measured]:
+    """What each seed is worth on the test lists, its folds one after another."""
+    seeds = dict.fromkeys(row.cell.seed for row in group)
+    return [Measured.pooled([row.test for row in group if row.cell.seed == seed]) for seed in seeds]
+
+
+def _paired_gap(group: list[Row], base: list[Row], metric: str) -> dict[str, float | None]:
+    """The mean gap of a metric over the lists, and half of its 95 % t intervals over lists and over folds.
+
+    Seeds are averaged first. Over lists: from the spread of the gap between lists, whatever net had them.
+    Over folds: from that between the folds' means, in which each fold counts as one.
+    """
+    gap = _per_list(group, metric) - _per_list(base, metric)
+    sizes = [len(row.test.items) for row in group if row.cell.seed == group[0].cell.seed]
+    folds = np.array([_mean(part) for part in np.split(gap, np.cumsum(sizes)[:-1])])
+    halves = {"lists": _half(gap[~np.isnan(gap)]), "folds": _half(folds[~np.isnan(folds)])}
+    return {"gap": _number(_mean(gap)), **{name: _number(half) for name, half in halves.items()}}
+
+
+def _half(values: np.ndarray) -> float:
+    """Half of the 95 % t interval of a mean."""
+    if len(values) < 2:
+        return math.nan
+    return float(t_quantile(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def _origin(cell: Cell) -> dict[str, int]:
+    """Seed, and fold if there are any."""
+    return {"seed": cell.seed} if cell.fold is None else {"seed": cell.seed, "fold": cell.fold}
+
+
+def _training_name(cell: Cell) -> str:
+    return ".".join(map(str, _origin(cell).values()))
 
 
 def _cell(cell: Cell) -> dict[str, Any]:
@@ -634,7 +767,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
     return {
         "objective": cell.name,
         **cell.point.setting,
-        "seed": cell.seed,
+        **_origin(cell),
         "epoch": cell.epoch,
         **{name: _number(value) for name, value in cell.test.means.items()},
         "valid": {name: _number(value) for name, value in cell.valid.means.items()},

@@ -38,7 +38,8 @@ class Table:
     """A file ready for training. N items, F features, Q lists."""
 
     features: torch.Tensor  # [N, F] float32 on the device, after the symmetric log if that is asked for
-    labels: torch.Tensor  # [N] float32 on the device
+    labels: torch.Tensor  # [N] float32 on the device, as the task has them: 0 and 1, or the grades
+    grades: torch.Tensor  # [N] float32 on the device, as in the file: what the order is measured on
     lists: np.ndarray  # [Q + 1] int64
     request: torch.Tensor | None  # [N, d] features of the list itself, on the CPU
 
@@ -52,7 +53,7 @@ class Table:
         at = torch.from_numpy(rows)
         request = None if self.request is None else self.request[at]
         at = at.to(self.features.device)
-        return Table(self.features[at], self.labels[at], lists, request)
+        return Table(self.features[at], self.labels[at], self.grades[at], lists, request)
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def list_columns(data: RankingFile) -> np.ndarray:
 def make_table(
     data: RankingFile, columns: np.ndarray, positive_from: float | None, device: str, log1p: bool = True
 ) -> Table:
-    """positive_from: labels of at least that are 1, others 0; None leaves the grades.
+    """positive_from: labels of at least that are 1, others 0; None leaves the grades, which are kept beside.
 
     columns: what `list_columns` found in the training file. A list's own features are those of its first row.
     log1p: features through the symmetric log; without it as they are.
@@ -122,9 +123,8 @@ def make_table(
     sizes = np.diff(data.lists)
     first = np.repeat(data.lists[:-1], sizes)
     request = torch.from_numpy(features[first][:, columns]) if len(columns) else None
-    return Table(
-        torch.from_numpy(features).to(device), torch.from_numpy(labels).to(device), data.lists, request
-    )
+    whole, own, grades = (torch.from_numpy(x).to(device) for x in (features, labels, data.labels))
+    return Table(whole, own, grades, data.lists, request)
 
 
 def outputs_of(net: RankingNet, features: torch.Tensor) -> torch.Tensor:

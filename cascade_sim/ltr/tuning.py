@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -33,6 +34,31 @@ NEAR, NDCG, LOSS = "near", "ndcg", "loss"
 PAPER_RULES = (NDCG, LOSS)  # of the paper on regression compatible ranking
 
 
+@dataclass(frozen=True)
+class Entrant:
+    """A row of the tables by a name of its own: an objective of which something is fixed."""
+
+    family: str
+    tasks: tuple[str, ...]
+    fixed: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    on_grades: bool = False  # in the binary task it learns from the grades all the same
+
+    @property
+    def kind(self) -> type[Objective]:
+        return OBJECTIVES[split_family(self.family)[0]]
+
+
+ENTRANTS = {
+    "softmax-grades": Entrant("softmax", ("binary",), on_grades=True),  # as the paper on scale calibration
+    "mse_softplus": Entrant("rcr_regression", ("graded",), {"alpha": 0.0}),  # as RCR's Table 3
+}
+
+
+def entrant_of(name: str) -> Entrant:
+    """What a name of the tables stands for; KeyError for none."""
+    return ENTRANTS.get(name) or Entrant(name, OBJECTIVES[split_family(name)[0]].tasks)
+
+
 class Point(NamedTuple):
     """An objective with its own options, and how it is trained."""
 
@@ -42,11 +68,13 @@ class Point(NamedTuple):
     dropout: float
     momentum: float
     y0: float | None  # None where it is not tuned
+    name: str = ""  # of the row, where it is not the objective's family
+    on_grades: bool = False
 
     @property
     def setting(self) -> dict[str, float | None]:
         """All that is tuned, by name."""
-        return {name: getattr(self, name) for name in self._fields[1:]}
+        return {name: getattr(self, name) for name in ("alpha", "learning_rate", "dropout", "momentum", "y0")}
 
 
 @dataclass(frozen=True)
@@ -62,9 +90,10 @@ class Grid:
 
     def points(self, name: str, task: str, fixed: Mapping[str, Any]) -> list[Point]:
         """Of one objective, or family; ValueError for options it refuses and a budget it cannot spend."""
-        name, family = split_family(name)
-        known = OBJECTIVES[name].options
-        fixed = {**{key: value for key, value in fixed.items() if key in known}, **family}
+        entrant, row = entrant_of(name), name if name in ENTRANTS else ""
+        kind, family = split_family(entrant.family)
+        known = {key: option for key, option in entrant.kind.options.items() if key not in entrant.fixed}
+        fixed = {**{key: value for key, value in fixed.items() if key in known}, **family, **entrant.fixed}
         own: list[dict[str, float]] = [
             {**alpha, **y0}
             for alpha in _each("alpha", self.alphas, known)
@@ -76,9 +105,9 @@ class Grid:
             for dropout in self.dropouts
             for momentum in self.momenta
         ]
-        objectives = [make_objective(name, task, **{**fixed, **values}) for values in own]
+        objectives = [make_objective(kind, task, **{**fixed, **values}) for values in own]
         return [
-            Point(objectives[i], own[i].get("alpha"), *common[j], own[i].get("y0"))
+            Point(objectives[i], own[i].get("alpha"), *common[j], own[i].get("y0"), row, entrant.on_grades)
             for i, j in self._pairs(len(own), len(common))
         ]
 

@@ -15,7 +15,7 @@ def made_findings():
         return {
             "name": name, "n_stable": stable, "n_judged": 3, "n_learning": learning, "chosen": chosen,
             "objective": name.split(" ")[0], "calibrator": None, "has_scale": "*" not in name,
-            **{metric: figure(0.5, gap, p) for metric in ("ndcg", "loss", "ece", "pcoc", "auc_pr")},
+            **{metric: figure(0.5, gap, p) for metric in ("ndcg", "ndcg_1", "loss", "ece", "pcoc", "auc_pr")},
         }  # fmt: skip
 
     def cell(objective, alpha, ndcg, loss):

@@ -55,3 +55,33 @@ def test_the_error_of_the_mean_counts_valid_lists_only():
     alone = measure(LABELS, LABELS, LABELS, LISTS, "binary")
     assert alone.ndcg_error == 0
     assert math.isnan(measure(LABELS, LABELS, 0 * LABELS, LISTS, "binary").means["pcoc"])
+
+
+def plain_ndcg(scores, grades, k):
+    """The formula in loops, scores without ties; None where no item has a grade above 0."""
+    order = sorted(range(len(scores)), key=lambda i: -scores[i])
+    gain = sum((2 ** grades[i] - 1) / math.log2(place + 2) for place, i in enumerate(order[:k]))
+    best = sum((2**g - 1) / math.log2(place + 2) for place, g in enumerate(sorted(grades, reverse=True)[:k]))
+    return gain / best if best else None
+
+
+def test_order_is_of_the_grades_and_scale_of_the_labels_as_in_plain_loops():
+    rng = np.random.default_rng(3)
+    lists = np.concatenate([[0], np.cumsum(rng.integers(1, 16, 12))])
+    grades = rng.integers(0, 5, lists[-1]).astype(float)
+    grades[lists[0] : lists[1]] = 0
+    labels = (grades >= 2).astype(float)  # a list may have a grade of 1 and no positive
+    scores, predictions = rng.normal(size=lists[-1]), rng.uniform(0.1, 0.9, lists[-1])
+    found = measure(scores, predictions, labels, lists, "binary", grades)
+    for column, k in ((found.ndcg, 10), (found.ndcg_1, 1)):
+        for i, value in enumerate(column):
+            own = slice(lists[i], lists[i + 1])
+            expected = plain_ndcg(scores[own], grades[own], k)
+            assert np.isnan(value) if expected is None else value == pytest.approx(expected)
+    losses = [-math.log(p if y else 1 - p) for p, y in zip(predictions, labels, strict=True)]
+    assert found.means["loss"] == pytest.approx(sum(losses) / len(losses))
+    assert found.means["pcoc"] == pytest.approx(sum(predictions) / sum(labels))
+    assert found.means["auc_pr"] == pytest.approx(average_precision_score(labels, predictions))
+    on_labels = measure(scores, predictions, labels, lists, "binary")
+    assert on_labels.means["loss"] == found.means["loss"]
+    assert on_labels.means["ndcg"] != pytest.approx(found.means["ndcg"], abs=0.01)

@@ -88,13 +88,16 @@ def test_the_defaults_fit_a_small_file(folder, tmp_path, capsys):
 
 @pytest.mark.drill
 def test_the_least_positive_grade_can_be_moved(folder, tmp_path):
-    rates = []
+    losses, orders = [], []
     for grade in ("1", "2"):
         out = tmp_path / grade
         more = ["--binary", "--positive-from", grade, "--objective", "pointwise", *QUICK]
         assert main(arguments(folder, *more, "--out", str(out))) == 0
-        rates.append(json.loads((out / "ltr.json").read_text())["skipped"])
-    assert rates[0] < rates[1]  # more lists without positives
+        found = json.loads((out / "ltr.json").read_text())
+        losses.append(found["constant_loss"])
+        orders.append(found["skipped"])
+    assert losses[0] != losses[1]  # other labels
+    assert orders[0] == orders[1]  # the order is of the grades, which are the same
 
 
 @pytest.mark.parametrize(
@@ -116,6 +119,11 @@ def test_the_least_positive_grade_can_be_moved(folder, tmp_path):
         (["--baseline", "softmax+plat"], "unknown baseline 'softmax+plat'"),
         (["--layers", "64x32"], "'64x32' 1024-512-256"),
         (["--binary", "--positive-from", "9"], "9"),
+        (["--objective", "softmax-grades"], "softmax-grades grades --binary"),
+        (["--binary", "--objective", "mse_softplus"], "mse_softplus --binary"),
+        (["--objective", "softmax-grade"], "'softmax-grade' 'softmax-grades'?"),
+        (["--folds", "5", "--split", "seed"], "--split --folds"),
+        (["--folds", "500"], "--folds 500 160"),
         (["--binary", "--positive-from", "0"], "0"),
     ],
 )
@@ -211,6 +219,25 @@ def test_a_folder_as_published_names_the_three_files(folder, tmp_path, capsys):
     ):
         assert main(["ltr", *words, *more]) == 2
         assert tells(capsys.readouterr().err, *message)
+
+
+def test_folds_need_no_test_file_and_the_gaps_are_told_with_both_intervals(folder, tmp_path, capsys):
+    names = [word for name in ("pointwise", "softmax-grades") for word in ("--objective", name)]
+    more = ["--binary", "--folds", "3", *names, *QUICK, "--out", str(tmp_path)]
+    assert main(["ltr", "--train", str(folder / "train"), *more]) == 0
+    printed = capsys.readouterr().out
+    assert tells(printed, "3 folds", "26 lists", "95 % t interval")
+    found = json.loads((tmp_path / "ltr.json").read_text())
+    for row in found["rows"][1:]:
+        gap = row["gaps"]["ndcg"]
+        line = next(
+            line for line in printed.splitlines() if line.startswith(row["name"] + " ") and "±" in line
+        )
+        told = [f"{gap['gap']:+.4f}", f"±{gap['lists']:.4f}", f"±{gap['folds']:.4f}"]
+        assert line.removeprefix(row["name"]).split()[:3] == told
+        assert gap["gap"] == pytest.approx(row["ndcg"]["value"] - found["rows"][0]["ndcg"]["value"])
+    assert "Gaps to pointwise" in (tmp_path / "ltr.html").read_text()
+    assert {chosen["fold"] for chosen in found["rows"][0]["chosen"]} == {0, 1, 2}
 
 
 def test_features_may_be_left_as_they_are(folder, tmp_path):

@@ -23,7 +23,7 @@ def files(**options):
 def cell(name, ndcg, loss):
     """A cell whose validation NDCG is `ndcg` ± 0.1 over two lists."""
     one = np.ones(2)
-    valid = Measured(np.array([ndcg - 0.1, ndcg + 0.1]), loss * one, one, one, one, one)
+    valid = Measured(np.array([ndcg - 0.1, ndcg + 0.1]), one, loss * one, one, one, one, one)
     stable = Stability(0.0, 0.0, True)
     empty = np.empty(0)
     point = Point(make_objective(name), None, 0.1, 0.0, 0.1, None)

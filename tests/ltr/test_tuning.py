@@ -133,7 +133,7 @@ def test_choice_by_loss_or_order_alone():
 
         def __init__(self, ndcg, loss):
             one = np.ones(2)
-            self.valid = Measured(np.array([ndcg - 0.1, ndcg + 0.1]), loss * one, one, one, one, one)
+            self.valid = Measured(np.array([ndcg - 0.1, ndcg + 0.1]), one, loss * one, one, one, one, one)
 
     best, near, far = Judged(0.6, 9.0), Judged(0.51, 5.0), Judged(0.4, 1.0)
     assert [choose([near, far, best], rule) for rule in ("ndcg", "loss", "near")] == [best, far, near]

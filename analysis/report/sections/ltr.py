@@ -18,12 +18,14 @@ CSV_COLUMNS = (
     *("has_scale", "n_stable", "n_judged", "n_learning"),
 )
 _RULE_COLUMNS = ("ndcg", "loss")
+BETTER_IS_MORE = ("ndcg", "ndcg_1")
 
 
 def columns_of(findings: Mapping[str, Any]) -> dict[str, str]:
     """Metrics of the table of rankers, with their titles. AUC-PR is of clicks."""
     auc_pr = {"auc_pr": "AUC-PR"} if findings["task"] == "binary" else {}
-    return {"ndcg": "NDCG@10", "loss": str(findings["loss"]), "ece": "ECE", "pcoc": "PCOC", **auc_pr}
+    order = {"ndcg": "NDCG@10", "ndcg_1": "NDCG@1"}
+    return {**order, "loss": str(findings["loss"]), "ece": "ECE", "pcoc": "PCOC", **auc_pr}
 
 
 def settings_of(findings: Mapping[str, Any]) -> dict[str, str]:
@@ -34,7 +36,7 @@ def settings_of(findings: Mapping[str, Any]) -> dict[str, str]:
 
 def text(findings: Mapping[str, Any]) -> str:
     """Everything that is printed: the table of rankers, what to beware of, the strict wins, the frontier."""
-    parts = [_table(findings), "\n".join(hints(findings))]
+    parts = [_table(findings), _gaps(findings), "\n".join(hints(findings))]
     parts += [_rules(findings), _approaches(findings)] if findings.get("by_rule") else []
     parts += [_wins(findings), _frontier(findings)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -57,7 +59,7 @@ def mark(cell: Mapping[str, Any], better_is_more: bool) -> str:
 
 def _entry(row: Mapping[str, Any], column: str) -> str:
     measure = row[column]
-    entry = number(measure["value"]) + mark(measure, column == "ndcg")
+    entry = number(measure["value"]) + mark(measure, column in BETTER_IS_MORE)
     if measure.get("low") is not None:
         entry += f"±{number((measure['high'] - measure['low']) / 2, 3)}"
     return entry
@@ -78,9 +80,11 @@ def facts(findings: Mapping[str, Any]) -> list[str]:
     lists, n_seeds = findings["lists"], len(findings["seeds"])
     fewest, most = min(findings["trainings"].values()), max(findings["trainings"].values())
     each = f"{fewest} to {most} trainings of an objective" if fewest < most else _trainings(most)
+    folds = f"the first of {findings['folds']} folds has " if findings.get("folds") else ""
+    tested = f"{lists['test']:,} to test on ({findings['skipped']:.0%} of {'all' if folds else 'these'}"
     return [
-        f"{lists['train']:,} lists to train on, {lists['valid']:,} to choose by, {lists['test']:,} to test on"
-        f" ({findings['skipped']:.0%} of these without positives do not count for NDCG)",
+        f"{folds}{lists['train']:,} lists to train on, {lists['valid']:,} to choose by, {tested}"
+        " without positives do not count for NDCG)",
         f"layers {'-'.join(map(str, findings['layers']))}, {findings['epochs']} epochs of "
         f"{findings['batch']} lists a step, {findings['steps']:,} steps",
         f"{n_seeds} seed{'s' if n_seeds > 1 else ''}, {each}{' and seed' if n_seeds > 1 else ''}",
@@ -107,13 +111,15 @@ COLOURS = ("", "Brackets: 95 % t intervals between seeds.", "Coloured: better or
 
 def notes(findings: Mapping[str, Any], words: tuple[str, str, str] = COLOURS) -> list[str]:
     """How the table of rankers is read; `words` for what a page and a terminal show in their own ways."""
-    n_seeds = len(findings["seeds"])
+    n_seeds, of = len(findings["seeds"]), "trainings" if findings.get("folds") else "seeds"
     about = words[0] if findings["task"] == "binary" else words[0].partition("AUC-PR")[0]
     lines = [
         f"{about}Without scale (*): predictions are not meant as such.",
         "stable: the mean score of the second half of training is level up to its noise"
-        + (", in how many of the seeds." if n_seeds > 1 else "."),
+        + (f", in how many of the {of}." if n_seeds > 1 or findings.get("folds") else "."),
     ]
+    if findings["task"] == "binary":
+        lines.append("NDCG is of the grades as they are in the files; all else is of labels 0 and 1.")
     if n_seeds > 1:
         lines.append(words[1])
     if findings["comparisons"]:
@@ -131,6 +137,44 @@ def notes(findings: Mapping[str, Any], words: tuple[str, str, str] = COLOURS) ->
     if findings["split_by_seed"]:
         lines.append("Each seed drew the lists it chose by from the training file.")
     return lines
+
+
+def _gaps_lines(findings: Mapping[str, Any]) -> list[list[str]]:
+    """Per ranker: how far its means over lists are from the baseline's, with both intervals."""
+    rows = [row for row in findings["rows"] if "gaps" in row]
+    if not rows:
+        return []
+    titles = columns_of(findings)
+    measures = list(rows[0]["gaps"])
+    lines = [["", *(title for name in measures for title in (titles[name], "lists", "folds"))]]
+    for row in rows:
+        entries = (row["gaps"][name][part] for name in measures for part in ("gap", "lists", "folds"))
+        words = [number(entry) for entry in entries]
+        signed = [
+            word if i % 3 or word.startswith(("-", "–")) else f"+{word}" for i, word in enumerate(words)
+        ]
+        half = [f"±{word}" if i % 3 else word for i, word in enumerate(signed)]
+        lines.append([row["name"], *half])
+    return lines
+
+
+def about_gaps(findings: Mapping[str, Any]) -> str:
+    """What the two intervals of a gap are."""
+    return (
+        f"Gaps to {findings['baseline']} on the same lists, each tested on once in {findings['folds']} "
+        "folds, seeds averaged. ±: half of the 95 % t interval, over lists and over the means of folds; not "
+        "adjusted."
+    )
+
+
+def _gaps(findings: Mapping[str, Any]) -> str:
+    lines = _gaps_lines(findings)
+    return "\n".join([about_gaps(findings), "", *grid(lines)]) if lines else ""
+
+
+def gaps_table(findings: Mapping[str, Any]) -> Table | None:
+    """Paired gaps of all rankers to the baseline; None without folds."""
+    return _as_table("Gaps", "Ranker", _gaps_lines(findings))
 
 
 def hints(findings: Mapping[str, Any]) -> list[str]:
@@ -215,7 +259,7 @@ def rankers_table(findings: Mapping[str, Any]) -> Table:
     columns = [*measures.values(), "stable", *settings.values()]
     rows = []
     for row in findings["rows"]:
-        cells = [_cell(row[column], column == "ndcg") for column in measures]
+        cells = [_cell(row[column], column in BETTER_IS_MORE) for column in measures]
         cells += [Cell(word) for word in (_stable(row), *_chosen(row, settings))]
         kind = "baseline" if row["name"] == findings["baseline"] else ""
         rows.append(Row(row["name"], cells, kind, arm=row["objective"]))

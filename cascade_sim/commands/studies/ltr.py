@@ -74,9 +74,14 @@ class Layers(click.ParamType):
     default=("all",),
     show_default=True,
     help="May be repeated. A joint objective takes -sum or -mean: its ranking part whole, or per unit of "
-    "label, as in multi_objective-mean, which RCR's paper compares rcr with.",
+    "label, as in multi_objective-mean, which RCR's paper compares rcr with. softmax-grades learns from the "
+    "grades with --binary, too; mse_softplus is rcr_regression at alpha 0.",
 )
-@click.option("--binary", is_flag=True, help="Labels to 0 and 1: log loss in place of squared error.")
+@click.option(
+    "--binary",
+    is_flag=True,
+    help="Learn labels of 0 and 1: log loss in place of squared error. NDCG stays that of the grades.",
+)
 @click.option(
     "--positive-from",
     type=float,
@@ -132,6 +137,11 @@ class Layers(click.ParamType):
     help="Without --valid: every fifth list to choose by, or a fifth that each seed draws.",
 )
 @click.option(
+    "--folds",
+    type=click.IntRange(min=3),
+    help="Cross-validate over all lists of all files: one fold to test on, the next to choose by.",
+)
+@click.option(
     "--baseline",
     default="pointwise",
     show_default=True,
@@ -181,9 +191,12 @@ def command(
         device = pick_device(options["device"]).type
     except ValueError as error:
         raise UserError(str(error)) from error
-    options = with_preset(options, click.get_current_context())
+    context = click.get_current_context()
+    if options["folds"] and context.get_parameter_source("split") is not ParameterSource.DEFAULT:
+        raise UserError("--split: the lists to choose by are a fold with --folds; leave one of the two out")
+    options = with_preset(options, context)
     plan = make_plan(options, device)
-    train, valid, test = files_of(train, valid, test, data)
+    train, valid, test = files_of(train, valid, test, data, needs_test=not options["folds"])
     for option, file in (("--train", train), ("--valid", valid), ("--test", test)):
         if file is not None and not file.exists():  # now, not after a large file was read
             beside = sorted(str(path) for path in file.parent.glob("*"))
@@ -201,6 +214,7 @@ def command(
             progress,
             log1p=options["inputs"] == "log1p",
             split_by_seed=options["split"] == "seed",
+            folds=options["folds"],
         )
         given = {key: options[key] for key in ("layers", "epochs", "batch")}
         plan = plan.sized(files.train, **given)
@@ -227,8 +241,12 @@ def with_preset(options: dict[str, Any], context: click.Context) -> dict[str, An
 
 
 def files_of(
-    train: Path | None, valid: Path | None, test: Path | None, data: Path | None
-) -> tuple[Path, Path | None, Path]:
+    train: Path | None,
+    valid: Path | None,
+    test: Path | None,
+    data: Path | None,
+    needs_test: bool = True,
+) -> tuple[Path, Path | None, Path | None]:
     """The three files, named one by one or found in the folder."""
     from cascade_sim.ltr.files import parts_of
 
@@ -237,7 +255,7 @@ def files_of(
             raise UserError("--data names all three files; leave out --train, --valid and --test")
         parts = parts_of(data)
         return parts["train"], parts.get("valid"), parts["test"]
-    if train is None or test is None:
+    if train is None or (test is None and needs_test):
         raise UserError("give --train and --test, or a folder with --data")
     return train, valid, test
 
@@ -246,20 +264,22 @@ def make_plan(options: dict[str, Any], device: str) -> Plan:
     """What the options ask for; UserError for a name that is not known or a value out of range."""
     from cascade_sim.ltr.study import Plan
     from cascade_sim.ltr.training import Settings
+    from cascade_sim.ltr.tuning import ENTRANTS, entrant_of
     from cascade_sim.models.calibrators import CALIBRATORS
     from cascade_sim.models.objectives import OBJECTIVES, family_name, objectives_for, split_family
 
     task = "binary" if options["binary"] else "graded"
     names = tuple(dict.fromkeys(options["names"]))
     for name in names:
-        if split_family(name)[0] not in OBJECTIVES and name != "all":
-            raise UserError(unknown_name("objective", name, ["all", *OBJECTIVES]))
+        if not {name, split_family(name)[0]} & {"all", *OBJECTIVES, *ENTRANTS}:
+            raise UserError(unknown_name("objective", name, ["all", *OBJECTIVES, *ENTRANTS]))
     if "all" in names:
         names = tuple(objectives_for(task))
-    names = tuple(dict.fromkeys(family_name(name) for name in names))
+    names = tuple(dict.fromkeys(name if name in ENTRANTS else family_name(name) for name in names))
     for name in names:
-        if task not in OBJECTIVES[split_family(name)[0]].tasks:
-            raise UserError(f"{name} is for binary labels; add --binary")
+        if task not in entrant_of(name).tasks:
+            mend = "binary labels; add" if task == "graded" else "grades; leave out"
+            raise UserError(f"{name} is for {mend} --binary")
     calibrators: tuple[str, ...] | None = tuple(dict.fromkeys(options["calibrators"])) or None
     for name in calibrators or ():
         if name not in CALIBRATORS and name != "none":
@@ -289,6 +309,7 @@ def make_plan(options: dict[str, Any], device: str) -> Plan:
         budget=options["budget"] or None,
         baseline=options["baseline"],
         papers=options["tables"] == "papers",
+        folds=options["folds"],
     )
     rows = [row for name in names for row in plan.rows_of(name)]
     if plan.baseline not in (*rows, "pointwise"):

@@ -51,7 +51,7 @@ def test_one_seed_has_no_intervals_and_a_plain_mark():
     findings["seeds"] = [1]
     for row in findings["rows"]:
         row["n_judged"], row["n_stable"] = 1, min(row["n_stable"], 1)
-        for metric in ("ndcg", "loss", "ece", "pcoc", "auc_pr"):
+        for metric in ("ndcg", "ndcg_1", "loss", "ece", "pcoc", "auc_pr"):
             row[metric]["low"] = row[metric]["high"] = None
     printed = text(findings)
     assert "±" not in printed and line_of(printed, "softmax *").split()[-2] == "no"
@@ -124,15 +124,15 @@ def test_a_page_holds_tables_hints_and_figures_with_names_escaped():
 
 def test_the_table_of_a_page_is_coloured_where_a_ranker_differs_beyond_chance():
     table = rankers_table(made_findings())
-    tones = {row.label: [cell.tone for cell in row.cells[:2]] for row in table.rows}
-    assert tones == {"pointwise": ["", ""], "softmax *": ["up", "down"], "rcr": ["", ""]}
+    tones = {row.label: [row.cells[i].tone for i in (0, 1, 2)] for row in table.rows}
+    assert tones == {"pointwise": [""] * 3, "softmax *": ["up", "up", "down"], "rcr": [""] * 3}
     assert [row.kind for row in table.rows] == ["baseline", "", ""]
 
 
 def test_the_csv_has_a_line_per_ranker_and_metric():
     lines = list(csv.DictReader(io.StringIO(ltr_csv(made_findings()))))
-    assert len(lines) == 3 * 5
-    assert lines[5]["objective"] == "softmax" and float(lines[5]["gap"]) == 0.2
+    assert len(lines) == 3 * 6
+    assert lines[6]["objective"] == "softmax" and float(lines[6]["gap"]) == 0.2
 
 
 def test_the_headline_says_who_is_best_and_who_is_not_told_apart():
